@@ -88,31 +88,27 @@ def _noise_of(name: str) -> Iterator[None]:
         yield
 
 
-# Folders and files whose tests need no density of many points, and one whose estimates are its
-# means.
+# Folders and files whose tests need no density of many points.
 FEW_POINTS = {
-    "analyses", "bounds", "cli", "docs", "inference", "planning", "plots", "releases",
-    "results", "statistical", "test_docstrings.py", "test_examples.py",
-    "test_how_to.py",
+    "analyses", "bounds", "cli", "docs", "inference", "planning", "plots", "releases", "reports",
+    "results", "statistical", "test_docstrings.py", "test_examples.py", "test_how_to.py",
 }  # fmt: skip
-MANY_POINTS = "analyses/regression/test_logistic.py"
-
 
 # Points of a density: in fast tests, and as the package has them.
 POINTS = {
-    "dpstats.rows.generator.CANDIDATES": (2_000, generator.CANDIDATES),
-    "dpstats.rows.generator.MOST_EQUAL": (2_000, generator.MOST_EQUAL),
-    "dpstats.rows.loglinear.FIT_ROWS": (4_000, loglinear.FIT_ROWS),
+    "dpstats.rows.generator.CANDIDATES": (1_000, generator.CANDIDATES),
+    "dpstats.rows.generator.MOST_EQUAL": (1_000, generator.MOST_EQUAL),
+    "dpstats.rows.loglinear.FIT_ROWS": (2_000, loglinear.FIT_ROWS),
 }
 
 
 @contextmanager
 def _densities_of(name: str, config: pytest.Config) -> Iterator[None]:
-    """Densities of a tenth of the usual points, unless slow tests run too.
+    """Densities of a twentieth of the usual points, unless slow tests run too.
 
     The usual ones for all others: a fixture may be set up inside a test that has few.
     """
-    few = FEW_POINTS & set(name.partition("::")[0].split("/")) and MANY_POINTS not in name
+    few = FEW_POINTS & set(name.partition("::")[0].split("/"))
     with pytest.MonkeyPatch.context() as patch:
         for target, (fewer, usual) in POINTS.items():
             fast = few and config.option.markexpr == "not slow"

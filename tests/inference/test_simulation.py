@@ -115,7 +115,6 @@ def test_one_release_has_one_result_also_in_another_process(release, tmp_path):
     """Whose hashes of texts are others."""
     first = numbers(release)
     release.save(tmp_path / "r.zip")
-    assert numbers(dps.load(tmp_path / "r.zip")) == first
     code = (
         "import json, sys; sys.path.insert(0, sys.argv[1]); import dpstats as dps, test_simulation;"
         "print(json.dumps([test_simulation.numbers(dps.load(sys.argv[2])),"

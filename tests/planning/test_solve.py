@@ -164,8 +164,8 @@ def test_the_level_of_the_interval_counts_and_progress_names_every_preview():
 
 @pytest.fixture
 def few(monkeypatch):
-    monkeypatch.setattr(measures, "RELEASES", 100)
-    monkeypatch.setattr(measures, "FEW_RELEASES", 25)
+    monkeypatch.setattr(measures, "RELEASES", 60)
+    monkeypatch.setattr(measures, "FEW_RELEASES", 15)
 
 
 def test_power_without_noise_is_that_of_the_textbook(few):

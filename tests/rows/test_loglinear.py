@@ -204,7 +204,7 @@ def test_an_association_beyond_noise_is_not_shrunk():
     release = dps.synthesize(measurements, rng=0)
     rows = family.evaluate(release.candidates).average(release.counts / release.k)
     other = LogLinear()._exchanged(
-        measurements, 20_000, np.random.default_rng(0), for_inference=True
+        measurements, 8_000, np.random.default_rng(0), for_inference=True
     )
     exchanged = family.evaluate(other.candidates.codes).average(other.density)
     for found in (rows, exchanged):

@@ -40,7 +40,7 @@ def draw(n, censored):
     return rows
 
 
-@pytest.mark.simulate(SETTINGS, few=[0, 3], runs=(40, 600))
+@pytest.mark.simulate(SETTINGS, few=[0, 3], runs=(20, 600))
 def test_intervals_of_a_hazard_ratio_cover_and_tests_have_their_level(setting, runs, table, tools):
     n, budget, censored, unit = setting
     plan = dps.plan(SCHEMA, {"it": ANALYSIS}, budget=budget, unit=unit)

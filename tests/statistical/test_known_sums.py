@@ -56,7 +56,7 @@ COVERED = [
 ]
 
 
-@pytest.mark.simulate(COVERED, few=(1,), runs=(60, 2_000))
+@pytest.mark.simulate(COVERED, few=(1,), runs=(25, 2_000))
 def test_possible_cells_are_covered(setting, runs, table, tools):
     unit, names, n, budget = setting
     pair, inside, widths = dps.Marginals(["age", "marital"]), [], []
@@ -71,7 +71,7 @@ def test_possible_cells_are_covered(setting, runs, table, tools):
                      width=float(np.mean(widths)))  # fmt: skip
 
 
-@pytest.mark.simulate(COVERED, few=(1,), runs=(60, 2_000))
+@pytest.mark.simulate(COVERED, few=(1,), runs=(25, 2_000))
 def test_columns_that_follow_are_covered(setting, runs, table, tools):
     unit, _, n, budget = setting
     truth, inside = np.outer([0.5, 0.5], [0.8, 0.2]).ravel(), np.zeros(4)
@@ -121,7 +121,7 @@ LEVELS = [
 ]
 
 
-@pytest.mark.simulate(LEVELS, few=(2, 3), runs=(80, 2_000))
+@pytest.mark.simulate(LEVELS, few=(2, 3), runs=(40, 2_000))
 def test_level_of_quasi_independence(setting, runs, table, tools):
     unit, given, n, budget = setting
     names, simulations = ("strata",) if given else ("pair",), 99 if runs < 1_000 else 199

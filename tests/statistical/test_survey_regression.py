@@ -89,7 +89,7 @@ def without_privacy(frame, name):
     return 2 * stats.t.ppf(0.975, STRATA * (UNITS - 1)) * np.sqrt(np.diag(covariance))
 
 
-@pytest.mark.simulate(SETTINGS, few=[0, 7, 13, 16, 18, 20], runs=(30, 250))
+@pytest.mark.simulate(SETTINGS, few=[0, 7, 13, 16, 18, 20], runs=(20, 250))
 def test_weighted_regressions(setting, runs, table, tools):
     name, icc, law, relation = setting
     n, analysis, true = 15_000, ANALYSES[name], TRUE[name]

@@ -124,7 +124,7 @@ LEVELS = [
 ]
 
 
-@pytest.mark.simulate(LEVELS, few=(1,), runs=(100, 1_000))
+@pytest.mark.simulate(LEVELS, few=(1,), runs=(50, 1_000))
 def test_log_rank_tests_keep_their_level(setting, runs, table, tools):
     hazards, censoring, n, budget = setting
     schema, asked = asked_of(len(hazards))
@@ -137,7 +137,7 @@ def test_log_rank_tests_keep_their_level(setting, runs, table, tools):
         table.level(f"{len(hazards)} groups, {budget}, n = {n}", "log-rank", count, runs, level)
 
 
-@pytest.mark.simulate([dps.PureDP(1)], few=(0,), runs=(50, 400))
+@pytest.mark.simulate([dps.PureDP(1)], few=(0,), runs=(25, 400))
 def test_persons_with_several_rows_are_covered(setting, runs, table, tools):
     """Three rows of each person that are all alike, as the bound allows."""
     n, hazards = 3_000, [1.0]

@@ -43,7 +43,7 @@ _SUMS = tuple(np.outer(TO_MOMENTS[i], TO_MOMENTS[j]).ravel() for i, j in
 """Size, sums of two numbers, of their squares and product (unit scale) as sums of nine parts."""
 E = TypeVar("E", bound=EstimateResult)
 _TOLERANCE = 1e-6  # of an end, in standard errors; ends are moved outwards by it
-_FARTHEST = 1e12  # standard errors; an end beyond is infinite
+_FARTHEST = 1e6  # standard errors; an end beyond is infinite
 _OPEN = (
     "some intervals have no ends: the noise or the sampling error does not separate the "
     "denominator from zero; use more rows or more budget"
@@ -272,6 +272,7 @@ class RatioIntervals(OneParameter, Cached):
         unit = max(error, 1e-9 * abs(self.estimate), 1e-300)
         guess = self.estimate + 2 * error * np.array([-1.0, 1.0])
         far = self.estimate + _FARTHEST * unit * np.array([[-1.0], [1.0]]) * np.ones(2)
+        far = np.clip(far, *self._range)
         found = find_roots_near(ends, guess, np.full(2, unit), *far, tolerance=_TOLERANCE * unit)
         low, high = np.clip(found + _TOLERANCE * unit * np.array([-1.0, 1.0]), *self._range)
         return np.array([low]), np.array([high])

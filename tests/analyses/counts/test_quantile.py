@@ -165,7 +165,7 @@ def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise):
 
 
 def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people):
-    """Both counts of the ratio share noise. The variance of 150 estimates has 12% of error."""
+    """Both counts of the ratio share noise. The variance of 60 estimates has 18% of error."""
     columns = [dps.Number("age", 0, 100, edges=EDGES), dps.Boolean("a"), dps.Boolean("b")]
     schema = dps.Schema(columns)
     rng = np.random.default_rng(4)
@@ -176,7 +176,7 @@ def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people):
     with _noise_from(lambda scale, size: np.zeros(size, np.int64)):
         exact = dps.measure(plan, rows)
     scales, found = np.concatenate([block.scales for block in exact.measured]), []
-    for _ in range(150):
+    for _ in range(60):
         noise = np.rint(rng.normal(0, scales)).astype(np.int64)
         held = replace(exact, noisy_sums=exact.noisy_sums + noise, not_private=True)
         release = SimpleNamespace(

@@ -73,21 +73,22 @@ def infer(analysis, *, epsilon=1.0, n=800, unit="replace", budget=None):
     return release.infer("a"), release
 
 
-@pytest.mark.parametrize(("unit", "centred"), [("replace", True), ("add_remove", False)])
-def test_zero_noise_components_are_numpys_on_shrunk_rows(no_noise, unit, centred):
+@pytest.mark.parametrize(
+    ("unit", "centred", "standardize"), [("replace", True, False), ("add_remove", False, True)]
+)
+def test_zero_noise_components_are_numpys_on_shrunk_rows(no_noise, unit, centred, standardize):
     (z, far), options = shrunk(centred), OPTIONS if centred else PLAIN
     assert 100 < far.sum() < 700
-    for standardize in (False, True):
-        analysis = dps.PCA(NAMES, standardize=standardize, **options)
-        result, _ = infer(analysis, epsilon=5e6, unit=unit)
-        matrix = np.corrcoef(z.T) if standardize else np.cov(z.T)
-        values, vectors = np.linalg.eigh(matrix)
-        np.testing.assert_allclose(result.explained_variance_, values[::-1], rtol=1e-8)
-        np.testing.assert_allclose(
-            result.explained_variance_ratio_, values[::-1] / values.sum(), rtol=1e-8
-        )
-        cosines = np.abs(np.sum(vectors.T[::-1] * result.components_, axis=1))
-        np.testing.assert_allclose(cosines, 1, atol=1e-8)
+    analysis = dps.PCA(NAMES, standardize=standardize, **options)
+    result, _ = infer(analysis, epsilon=5e6, unit=unit)
+    matrix = np.corrcoef(z.T) if standardize else np.cov(z.T)
+    values, vectors = np.linalg.eigh(matrix)
+    np.testing.assert_allclose(result.explained_variance_, values[::-1], rtol=1e-8)
+    np.testing.assert_allclose(
+        result.explained_variance_ratio_, values[::-1] / values.sum(), rtol=1e-8
+    )
+    cosines = np.abs(np.sum(vectors.T[::-1] * result.components_, axis=1))
+    np.testing.assert_allclose(cosines, 1, atol=1e-8)
 
 
 def test_zero_noise_correlations_are_numpys_on_shrunk_rows(no_noise):
@@ -108,14 +109,14 @@ def test_zero_noise_correlations_are_numpys_on_shrunk_rows(no_noise):
 def test_correlations_of_shrunk_rows_hold_those_of_the_table():
     z, _ = shrunk()
     truth = np.corrcoef(z.T)[np.triu_indices(4, 1)]
-    for unit, budget in (("replace", dps.PureDP(4)), ("add_remove", dps.ZCDP(0.5))):
-        result, _ = infer(dps.Correlation(NAMES, **OPTIONS), unit=unit, budget=budget)
-        ends = result.conf_int(alpha=1e-6, method="certified", target="table")
-        assert np.all((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
-        assert np.median(np.diff(ends)) < 1.9
-        aware, certified = result.conf_int(alpha=1e-3), result.conf_int(method="certified")
-        assert np.all((aware[:, 0] <= truth) & (truth <= aware[:, 1]))
-        assert np.all(np.diff(result.conf_int()) < np.diff(certified) + 1e-9)
+    analysis = dps.Correlation(NAMES, **OPTIONS)
+    result, _ = infer(analysis, unit="add_remove", budget=dps.ZCDP(0.5))
+    ends = result.conf_int(alpha=1e-6, method="certified", target="table")
+    assert np.all((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
+    assert np.median(np.diff(ends)) < 1.9
+    aware, certified = result.conf_int(alpha=1e-3), result.conf_int(method="certified")
+    assert np.all((aware[:, 0] <= truth) & (truth <= aware[:, 1]))
+    assert np.all(np.diff(result.conf_int()) < np.diff(certified) + 1e-9)
 
 
 def test_a_norm_that_shrinks_nothing_is_the_plain_analysis(no_noise):

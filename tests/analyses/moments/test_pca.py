@@ -59,8 +59,7 @@ def scikit_learn(numbers):
     return variance, variance / variance.sum(), vt, centred @ vt.T
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize(("standardize", "unit"), [(False, "replace"), (True, "add_remove")])
 def test_zero_noise_components_are_scikit_learns(no_noise, standardize, unit):
     result, frame, _ = infer(dps.PCA(NAMES, standardize=standardize), epsilon=5e6, unit=unit)
     numbers = frame[NAMES].to_numpy(dtype=float)
@@ -194,7 +193,7 @@ def test_intervals_and_bounds_on_angles_are_nested(unit, seeded_noise):
     plan = dps.plan(schema, {"p": dps.PCA([*"abc"])}, budget=dps.PureDP(50), n=800, unit=unit)
     with _noise_from(seeded_noise(6)):
         result = dps.release(plan, rows, m=100, k=10, rng=0).infer("p")
-    alphas = (0.05, 0.005, 0.003, 0.0015, 6e-4, 2 / 4002, 4e-4, 1e-6)
+    alphas = (0.05, 0.003, 6e-4, 2 / 4002, 1e-6)
     found = [result.angles(alpha=alpha)["vector"].to_numpy() for alpha in alphas]
     assert np.all(np.diff(found, axis=0) >= -1e-9)
     certified = result.angles(alpha=1e-6, method="certified")["vector"].to_numpy()

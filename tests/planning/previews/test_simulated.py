@@ -29,19 +29,19 @@ def shaky():
 
 
 def test_three_releases_with_ends_do_not_hide_those_without(shaky):
-    """Of 20 releases with other points, draws and noise the share is as in the preview."""
+    """Of 12 releases with other points, draws and noise the share is as in the preview."""
     results = shaky.results["risk"]
     first = [result.preview_widths("noise_aware").widths for result in results[:3]]
     assert np.isfinite(np.median(first, axis=0)).all()  # what three releases would promise
     assert "age" in shaky.unbounded["risk"]
     strategy = planned().strategy
     seen, like = seen_by_analyses(strategy, N), likeness(None, strategy)
-    simulation = Simulation(seen, N, pretend_rows(strategy, like, 23)[3:])
+    simulation = Simulation(seen, N, pretend_rows(strategy, like, 15)[3:])
     others = [RISK.infer(release) for release in simulation.first]
     lost = PreviewedWidths.of(others).lost["age"]
-    assert lost >= 6  # of 20
+    assert lost >= 4  # of 12
     share = shaky.lost["risk"]["age"] / len(results)
-    assert abs(share - lost / 20) < 3 * np.sqrt(0.25 / 20 + 0.25 / len(results))
+    assert abs(share - lost / 12) < 3 * np.sqrt(0.25 / 12 + 0.25 / len(results))
     frame = shaky.widths().query("analysis == 'risk'").set_index("term")
     assert frame.loc["age", "unbounded"] == pytest.approx(share)
 
@@ -97,14 +97,15 @@ def test_every_release_has_a_table_of_its_own_where_rows_are_invented():
 
 def test_large_analyses_get_fewer_releases_by_their_size_alone(monkeypatch):
     """Never a clock: work and the cap decide. Progress says that more are simulated."""
-    monkeypatch.setattr(simulated, "_MOST", 11)
+    monkeypatch.setattr(simulated, "_FEWEST", 3)
+    monkeypatch.setattr(simulated, "_MOST", 6)
     monkeypatch.setattr(simulated, "_settled", lambda _: False)
     size, seen = 3 * RISK.family(planned().schema).size, []
-    for work, releases in ((300.0, 11), (70.0, int(70 / np.sqrt(size)))):
+    for work, releases in ((300.0, 6), (50.0, int(50 / np.sqrt(size)))):
         monkeypatch.setattr(simulated, "_WORK", work)
         found = planned().preview(N, progress=lambda *report: seen.append(report))
         assert len(found.results["risk"]) == releases
-    assert releases == 7
+    assert releases == 5
     texts = [text for text, _, _ in seen]
     assert texts[0] == "previewing"
     assert "simulating more releases" in texts

@@ -9,6 +9,7 @@ import itertools
 import os
 from dataclasses import replace
 from fractions import Fraction
+from operator import truediv
 
 import numpy as np
 import pyarrow as pa
@@ -108,15 +109,14 @@ def largest_loss(plan, known_sums):
     known_sums[asked] = sums
     distinct = sorted(set(scales))
     groups = [np.flatnonzero([s == scale for s in scales]) for scale in distinct]
-    largest = Fraction(0)
+    changes = set()
     for i in range(len(sums) if replaced else 1):
         moved = np.abs(sums[i + 1 :] - sums[i]) ** (2 if gaussian else 1)
         per_scale = np.stack([moved[:, group].sum(axis=1) for group in groups], axis=1)
-        for changes in {tuple(change) for change in per_scale.tolist()}:
-            costs = [2 * s**2 if gaussian else s for s in distinct]
-            loss = sum((c / s for c, s in zip(changes, costs, strict=True)), Fraction(0))
-            largest = max(largest, loss)
-    return largest
+        changes |= set(map(tuple, per_scale.tolist()))
+    costs = [2 * s**2 if gaussian else s for s in distinct]
+    losses = (map(truediv, change, costs) for change in changes)
+    return max((sum(loss, Fraction(0)) for loss in losses), default=Fraction(0))
 
 
 class Guard:
