@@ -105,7 +105,7 @@ class GroupBlock(Block):
         values = np.ones((1, n), dtype=np.int64)
         for number in self.numbers:
             parts = self.parts_of(number, codes[number.name])
-            values = (values[:, np.newaxis] * parts).reshape(-1, n)
+            values = (values[:, np.newaxis] * parts).reshape(len(values) * len(parts), n)
         return values
 
     def of_rows(self, codes: Mapping[str, Codes]) -> Codes:

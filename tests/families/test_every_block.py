@@ -208,6 +208,9 @@ def test_sums_ranges_and_files_fit_the_functions(name, rows_of):
     np.testing.assert_array_equal(block.evaluate(rows).matrix().toarray(), functions)
     one_by_one = [block.sums({c: codes[[i]] for c, codes in rows.items()}) for i in range(9)]
     np.testing.assert_array_equal(functions[:, :9], np.array(one_by_one).T)
+    nothing = {c: codes[:0] for c, codes in rows.items()}  # of a digit that no row's weight has
+    assert block.sums(nothing).tolist() == [0] * block.size
+    assert block.functions(nothing).shape == (block.size, 0)
     low, high = block.ranges
     assert np.all((functions >= low[:, None]) & (functions <= high[:, None]))
     again = block_from_dict(json.loads(json.dumps(block.to_dict())), SURVEY)

@@ -290,8 +290,9 @@ class SplineTable(SpreadBlock):
             inside = np.clip(own, knots[0], knots[-1])  # those of missing cells are not `given`
             first, values = self.splines(axis, inside)
             places = first + np.arange(len(values))[:, np.newaxis]
-            cells = (cells[:, np.newaxis] * length + places).reshape(-1, size)
-            weights = (weights[:, np.newaxis] * values).reshape(-1, size)
+            shape = len(cells) * len(values), size
+            cells = (cells[:, np.newaxis] * length + places).reshape(shape)
+            weights = (weights[:, np.newaxis] * values).reshape(shape)
         if self.given is not None:
             weights = weights * self.given.holds(codes)
         return cells, weights

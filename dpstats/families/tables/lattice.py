@@ -149,7 +149,7 @@ class KernelLattice(Block):
             steps, half = table.shape[1] - 1, column.half_points
             position = ((codes[column.name] + half) * steps + half) // (2 * half)  # nearest
             kernel = table[:, position]
-            product = (product[:, np.newaxis] * kernel[np.newaxis]).reshape(-1, n)
+            product = (product[:, np.newaxis] * kernel).reshape(len(product) * len(kernel), n)
         return product
 
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
