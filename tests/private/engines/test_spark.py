@@ -398,7 +398,7 @@ def test_sums_of_many_parts_reach_the_driver_in_as_many_rows_as_of_one():
         for n in (0, 3, 500, 1, 0, 70)
     ]
     sent = [batch for part in parts for batch in engine.summed(kernel, iter, [part])]
-    assert {len(batch.column("high")[0]) for batch in sent} == {engine.PIECE, 1600 - engine.PIECE}
+    assert {len(batch.column("sums")[0]) for batch in sent} == {engine.PIECE, 1600 - engine.PIECE}
     added = list(engine.added(sent))
     assert len(added) == 2
     for pieces in (added, list(engine.added([*added[::-1]]))):
