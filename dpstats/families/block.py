@@ -211,7 +211,8 @@ class Block(Cached, ABC):
     def relative_price(self, budget: Budget, neighbours: Neighbours) -> Fraction:
         """Price at noise `noise_factor` times as large: the part of the block in an equal split.
 
-        Of products of totals of k rows at noise k times as large again, their scale.
+        Products of person totals, of degree 2, are priced at noise k times larger still, k the
+        rows of a person.
         """
 
         def compute() -> Fraction:

@@ -14,7 +14,7 @@ from dpstats import files
 from dpstats.errors import DataError, SchemaError
 from dpstats.private.delimited import first_line, is_delimited
 from dpstats.private.parquet import SUFFIXES, is_several, parquet
-from dpstats.private.sources import without_rows
+from dpstats.private.sources import describe_unopened, without_rows
 from dpstats.schema import TextFile
 from dpstats.schema.column_fields import check_name
 
@@ -38,14 +38,17 @@ def read_header(path: str | Path, written: TextFile = TextFile()) -> list[str]: 
     name = repr(files.shown(path))
     if not is_several(path) and not path.is_file():
         raise DataError(f"there is no file {name}")
-    return without_rows(
-        lambda: _header(path, name, written),
-        lambda error: (
-            f"{name} cannot be read: it is damaged, or text that is not {written.encoding.upper()};"
-            " if it is text, save it as UTF-8, or say which with --encoding, such as latin-1 or "
-            "cp1252"
-        ),
-    )
+
+    def describe(error: Exception) -> str:
+        if is_delimited(path):
+            return (
+                f"{name} cannot be read: it is damaged, or text that is not "
+                f"{written.encoding.upper()}; if it is text, save it as UTF-8, or say which with "
+                "--encoding, such as latin-1 or cp1252"
+            )
+        return describe_unopened(name, error)
+
+    return without_rows(lambda: _header(path, name, written), describe)
 
 
 def read_names(text: str) -> list[str]:
@@ -75,10 +78,10 @@ def _header(path: Path, name: str, written: TextFile) -> list[str]:
             raise UnicodeError
     if is_row(names):
         raise DataError(
-            f"{name}: the {what} not look like names of columns: there are numbers, dates, empty "
-            "or repeated fields, or words such as yes, as in a row of data. Nothing of it is "
-            "shown; name the columns with --header a,b,c, without the file, or give the file a "
-            f"{place} with their names, which a release needs"
+            f"{name}: the {what} not look like names of columns: there are numbers, dates, line "
+            "breaks, empty or repeated fields, or words such as yes, as in a row of data. Nothing "
+            "of it is shown; name the columns with --header a,b,c, without the file, or give the "
+            f"file a {place} with their names, which a release needs"
         )
     return names
 
@@ -86,6 +89,8 @@ def _header(path: Path, name: str, written: TextFile) -> list[str]:
 def is_row(names: Sequence[str]) -> bool:
     """True if some fields look like cells, or could not be names."""
     if not names or len(set(names)) < len(names):
+        return True
+    if any(mark in name for name in names for mark in "\r\n"):  # rows after a quote left open
         return True
     for name in names:
         if not name or name.lower() in _VALUES or _NUMBER.fullmatch(name) or _is_number(name):

@@ -25,7 +25,6 @@ from dpstats.private.keys import codes_of_keys
 from dpstats.private.sources import (
     Part,
     Source,
-    describe_failure,
     one_by_one,
     require_again,
     without_rows,
@@ -78,7 +77,7 @@ class PersonTotals:
         try:
             return without_rows(
                 lambda: [b.of_totals(t) for b, t in zip(self._blocks, self._totals, strict=True)],
-                describe_failure,
+                lambda error: f"adding up the totals of persons failed ({type(error).__name__})",
             )
         finally:
             self.clear()

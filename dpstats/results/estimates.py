@@ -345,9 +345,9 @@ class EstimateResult(Cached, Result):
 
         Parameters
         ----------
-        value : float, date or str
-            A date, or text such as "2024-05-01", for a term that is a date. Of differences and
-            correlations it is 0 by default.
+        value : float, date or str, optional
+            A date, or text such as "2024-05-01", for a term that is a date. By default 0 for
+            differences of means and for correlations; needed for all others.
         alternative : {"two-sided", "larger", "smaller"}
         term : str, optional
             One of `terms`; needed where there are several.
@@ -360,7 +360,8 @@ class EstimateResult(Cached, Result):
         check_alternative(alternative)
         if value is None:
             raise RequestError(
-                "value must be given, that of the null hypothesis; of a power the test needs null="
+                "test() needs value=, the value of the parameter under the null hypothesis; where "
+                "you ask for a power, the test needs null="
             )
         value = tested_value(value, self.terms[i] in self.dates)
         several = len(self.terms) > 1

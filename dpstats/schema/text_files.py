@@ -82,6 +82,8 @@ def read_text_columns(path: Path) -> dict[str, list[str]]:
     data = files.read_bytes(path)
     try:
         text = data.decode("utf-8-sig")
+        if not text.strip():
+            raise ValueError("it is empty")
         names, *rows = filter(None, csv.reader(io.StringIO(text, newline=""), strict=True))
         if any(len(row) != len(names) for row in rows):
             raise ValueError("a line has more or fewer fields than the first")

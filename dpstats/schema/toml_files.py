@@ -50,7 +50,7 @@ def read_toml(path: str | Path, what: str = "schema") -> dict[str, Any]:
 def check_keys(plain: object, known: Collection[str] = KEYS, where: str = "") -> Mapping[str, Any]:
     """Return a table of which all keys are read; by default the tables and keys of a file."""
     if not isinstance(plain, Mapping):
-        raise SchemaError(f"{where} must be a table of keys, got {short(plain)}")
+        raise SchemaError(f"{where or 'the file'} must be a table of keys, got {short(plain)}")
     if unknown := sorted(str(key) for key in plain if key not in known):
         raise SchemaError(
             f"unknown keys {first_few(unknown)}{where and ' in ' + where}"

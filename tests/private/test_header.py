@@ -58,7 +58,8 @@ FIELDS = [
     "", "x,x", "37,female", "1e5", "yes", "2024-05-01", "12:30", "$1,200", "NaN", "-inf", "NA",
     "1/2", "50 %", "a`b",
 ]  # fmt: skip
-ROWS = [",", *(f"zz-sentinel,{fields}" for fields in FIELDS)]
+# A quote left open, and the next one, would make one name of rows.
+ROWS = [",", '"zz-sentinel\nzz,x\nzz"', *(f"zz-sentinel,{fields}" for fields in FIELDS)]
 
 
 def test_a_row_is_refused_and_not_quoted(tmp_path):

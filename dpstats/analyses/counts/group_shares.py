@@ -48,7 +48,7 @@ def measure_of(p: Floats, q: Floats, measure: Measure) -> Floats:
 def limits_of_measures(p: Ends, q: Ends) -> Ends:
     """Least and largest measures (3,) of two risks between limits, two (1,) arrays for each.
 
-    All rise with p and fall with q; 0/0 gives no bound, as the other risk alone.
+    All rise with p and fall with q; where a limit is 0/0 it is zero or infinite.
     """
     (p_low, p_high), (q_low, q_high) = p, q
     low = np.concatenate([measure_of(p_low, q_high, measure) for measure in MEASURES])

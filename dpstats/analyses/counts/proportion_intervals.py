@@ -73,7 +73,7 @@ class ProportionIntervals(Estimated):
         """Counts of independent units, of which noise-aware limits for the population are."""
         return self.answers.of_persons
 
-    def _possible(self, low: Floats, high: Floats) -> Ends:
+    def _zero_where_impossible(self, low: Floats, high: Floats) -> Ends:
         """Limits (d,), both 0 of cells that cannot occur."""
         impossible = self.answers.impossible
         return np.where(impossible, 0.0, low), np.where(impossible, 0.0, high)
@@ -104,11 +104,13 @@ class ProportionIntervals(Estimated):
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
         if target == "table":
             radius = joint_noise_quantiles(answers, alpha)
-            return self._possible(*self._shares(answers.sums, radius, sizes))
+            return self._zero_where_impossible(*self._shares(answers.sums, radius, sizes))
         beta = for_noise(alpha, bound_only=answers.bound_only)
         radius = joint_noise_quantiles(answers, beta)
         single = beta + bonferroni(alpha - beta, d)  # one box for all
-        return self._possible(*_clopper_pearson(answers.sums, radius, sizes, single, beta))
+        return self._zero_where_impossible(
+            *_clopper_pearson(answers.sums, radius, sizes, single, beta)
+        )
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays in [0, 1]."""
@@ -142,7 +144,7 @@ class ProportionIntervals(Estimated):
         if target == "table" and whole >= LEAST_COMPUTED:
             for counts, ratio in self._counted(sampled=False):
                 low[counts], high[counts] = ratio.interval(whole)
-        return self._possible(low, high)
+        return self._zero_where_impossible(low, high)
 
     def _counted(self, *, sampled: bool) -> list[tuple[NDArray[np.intp], NoisyRatio]]:
         """Counts whose noise has a known joint law with that of the number of rows.
@@ -199,7 +201,7 @@ class ProportionIntervals(Estimated):
                 for n in set(answers.rows.bounds(of_rows))
             }
             low[chosen], high[chosen] = limits[max(limits)][0], limits[min(limits)][1]
-        return self._possible(low, high)
+        return self._zero_where_impossible(low, high)
 
     def subset(self, chosen: slice) -> ProportionIntervals:
         """Intervals of some of the counts."""

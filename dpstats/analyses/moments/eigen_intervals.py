@@ -377,7 +377,7 @@ class EigenIntervals(Intervals, Cached):
         raise RequestError("components have no p-values; read their intervals with conf_int()")
 
     def subset(self, chosen: slice) -> EigenIntervals:
-        """Intervals of some of the parameters; what is computed already is kept."""
+        """Intervals of some of all parameters, whatever this one has; what is computed is kept."""
         some = replace(self, chosen=chosen)
         some.__dict__.update(self.__dict__, chosen=chosen)
         return some

@@ -552,6 +552,7 @@ class PairwiseResult(EstimateResult):
     """
 
     interval_of: ClassVar[str] = "differences of means, in their own unit"
+    null_value = 0.0
 
     adjust: Adjustment = field(default="holm", kw_only=True)
     tested: NDArray[np.bool_] = field(kw_only=True, compare=False)
@@ -603,14 +604,14 @@ class WeightedPairs(ByDesign, PairwiseResult):
 
 
 def pairwise_fields(
-    result: EstimateResult, what: str, groups: Sequence[str],
+    result: EstimateResult, heading: str, groups: Sequence[str],
     limits: Estimated | Sequence[Estimated], adjust: Adjustment, tested: NDArray[np.bool_],
 ) -> dict[str, Any]:  # fmt: skip
     """Fields of a `PairwiseResult` on all pairs of some groups, from limits of differences."""
     terms = [f"{first} - {second}" for first, second in itertools.combinations(groups, 2)]
     notes = [note for note in result.notes if note != _WELCH]
     return {
-        "title": f"{what}, {result.title}",
+        "title": f"{heading}, {result.title}",
         **estimated(terms, limits),
         "rows": result.rows,
         "budget": result.budget,

@@ -43,7 +43,7 @@ _SUMS = tuple(np.outer(TO_MOMENTS[i], TO_MOMENTS[j]).ravel() for i, j in
 """Size, sums of two numbers, of their squares and product (unit scale) as sums of nine parts."""
 E = TypeVar("E", bound=EstimateResult)
 _TOLERANCE = 1e-6  # of an end, in standard errors; ends are moved outwards by it
-_FARTHEST = 1e6  # standard errors; an end beyond is infinite
+_FARTHEST = 1e9  # standard errors; an end beyond is infinite, or the end of what is possible
 _OPEN = (
     "some intervals have no ends: the noise or the sampling error does not separate the "
     "denominator from zero; use more rows or more budget"
