@@ -347,7 +347,7 @@ class EstimateResult(Cached, Result):
         ----------
         value : float, date or str, optional
             A date, or text such as "2024-05-01", for a term that is a date. By default 0 for
-            differences of means and for correlations; needed for all others.
+            coefficients, differences of means and correlations; needed for all others.
         alternative : {"two-sided", "larger", "smaller"}
         term : str, optional
             One of `terms`; needed where there are several.

@@ -85,6 +85,7 @@ def test_one_contrast_has_single_numbers_as_in_statsmodels(found):
     assert two.pvalue[0] == pytest.approx(one.pvalue)
     assert two.null.tolist() == [0.1, 0.2]
     assert "P>|t|" in two.summary(most=1)
+    assert found.test(term=found.terms[-1]).pvalue == found.pvalues[-1]
 
 
 def test_the_covariance_of_coefficients_has_the_squares_of_the_standard_errors(found):

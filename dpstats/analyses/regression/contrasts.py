@@ -249,6 +249,8 @@ class RegressionResult(LinearResult, ABC):
         The design, and how coefficients in original units follow from those in its basis.
     """
 
+    null_value = 0.0
+
     moments: DesignMoments = field(kw_only=True, compare=False)
 
     @property

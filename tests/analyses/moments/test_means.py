@@ -260,9 +260,11 @@ def test_bad_values_of_tests():
         release.infer("pair").test(1.0)
     with pytest.raises(dps.RequestError, match="finite"):
         release.infer("one").test(np.inf)
-    for wrong in ("a", [1], None):
+    for wrong in ("a", [1]):
         with pytest.raises(dps.RequestError, match="value must be"):
             release.infer("one").test(wrong)
+    with pytest.raises(dps.RequestError, match="needs value="):
+        release.infer("one").test()
     with pytest.raises(dps.RequestError, match="single parameter"):
         release.infer("means").test(3.0)
     for beyond in (30.01, -11):  # pay is from -10 to 30
