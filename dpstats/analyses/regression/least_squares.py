@@ -659,16 +659,16 @@ class AnyVariances(_OfScores):
         with np.errstate(divide="ignore", invalid="ignore"):
             at = np.nan_to_num(np.maximum(noisy, 0.0) / sd, posinf=np.inf)
         density = np.exp(-(at**2) / 2) / np.sqrt(2 * np.pi)
-        expected = np.maximum(noisy, 0.0) * special.ndtr(at) + sd * density
+        expected = np.maximum(noisy, 0.0) * (2 * special.ndtr(at) - 1) + 2 * sd * density
         return np.asarray(np.maximum(expected, self.rounded(combinations)))
 
     def drawn(self, combination: Floats) -> Floats:
-        """Draws (DRAWS,) of the variance HC1 less the noise on it (eq. 3)."""
+        """Draws (DRAWS,) of the size of the variance HC1 less the noise on it (eq. 3)."""
         fit = self.fit
         score = combination @ fit.inverse @ fit.rows[:-1]
         noisy = float(score @ self._middle @ score)
         drawn = (max(noisy, 0.0) - self.measured.noise(score, fit.residual)) * self.per_row
-        return np.maximum(drawn, max(float(self.rounded(combination[None, :])[0]), 0.0))
+        return np.maximum(np.abs(drawn), float(self.rounded(combination[None, :])[0]))
 
 
 @dataclass(frozen=True)
