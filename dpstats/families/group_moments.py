@@ -95,7 +95,7 @@ class GroupBlock(Block):
 
     @cached_property
     def units(self) -> Codes:
-        """What all functions of a row add up to, for every function."""
+        """(d,) the sum of all functions of a row, as the scale of each."""
         whole = math.prod(map(self.whole_of, self.numbers))
         return np.full(len(self.groups) * len(self.products), whole, dtype=np.int64)
 

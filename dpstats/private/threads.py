@@ -27,7 +27,7 @@ MOST = 8  # threads: each holds a part of the table
 def sum_parts(
     kernel: Kernel, parts: Iterator[Part], read: Callable[[int], None] | None = None
 ) -> tuple[list[Codes], int]:
-    """Sums over all parts, and the number of rows; `read` is told of rows in this thread alone."""
+    """Sums over all parts, and the number of rows, which `read` gets in this thread alone."""
     keep_memory()
     lock, stopped, rows = threading.Lock(), threading.Event(), 0
 

@@ -276,7 +276,7 @@ class ComparedGroups(EstimateResult):
 
     @abstractmethod
     def _lines(self) -> list[str]:
-        """What a summary says of the test."""
+        """Lines of a summary on the test."""
 
     @property
     def used(self) -> tuple[str, ...]:
