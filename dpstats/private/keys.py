@@ -22,18 +22,22 @@ _MOST_DIGITS = 400  # of a number that is a key
 def codes_of_keys(keys: pa.Array) -> tuple[Codes, list[bytes]]:
     """Number of each row's key (n,), -1 without one, and the distinct keys."""
     keys = unwrapped(keys)
-    if not pa.types.is_dictionary(keys.type):
+    if pa.types.is_dictionary(keys.type):
+        of_entry, texts = codes_of_keys(keys.dictionary)
+    else:
         if pa.types.is_temporal(keys.type) and keys.type.bit_width in _INTEGERS:
             keys = keys.view(_INTEGERS[keys.type.bit_width])
         elif pa.types.is_nested(keys.type) or pa.types.is_temporal(keys.type):
             return np.full(len(keys), -1), []
         keys = (plain(keys) if holds_text(keys.type) else keys).dictionary_encode()
-    numbers: dict[bytes, int] = {}
-    texts = map(key_of, keys.dictionary.to_pylist())
-    of_entry = [-1 if text is None else numbers.setdefault(text, len(numbers)) for text in texts]
+        numbers: dict[bytes, int] = {}
+        of_entry = np.array([
+            -1 if text is None else numbers.setdefault(text, len(numbers))
+            for text in map(key_of, keys.dictionary.to_pylist())
+        ], dtype=np.int64)  # fmt: skip
+        texts = list(numbers)
     entries = pc.fill_null(keys.indices.cast(pa.int64()), len(of_entry))
-    # The last is of null.
-    return np.array([*of_entry, -1], dtype=np.int64)[entries.to_numpy()], list(numbers)
+    return np.append(of_entry, -1)[entries.to_numpy()], texts  # the last is of null
 
 
 def key_of(cell: object) -> bytes | None:

@@ -23,7 +23,7 @@ from dpstats.privacy import noise
 from dpstats.privacy.ledger import Ledger
 from dpstats.private import delimited, persons, sources
 from dpstats.private import measure as measuring
-from dpstats.private.keys import key_of
+from dpstats.private.keys import codes_of_keys, key_of
 from dpstats.private.persons import PersonTotals, of_persons
 from dpstats.private.tables import exact_sums, open_source
 
@@ -125,6 +125,19 @@ def test_keys_of_any_type_tell_persons_apart(monkeypatch):
     mixed = [key and (str(key) if key % 3 else float(key)) for key in table["id"]]
     frame = rows.to_pandas().assign(id=pd.Series(mixed, dtype=object))
     assert found(frame, 2) == wanted
+
+
+def test_a_key_that_arrow_cannot_decode_refuses_no_table():
+    """Entries of a dictionary that are no UTF-8, no date of Python or a list, and one without."""
+    for broken, keys in (
+        (2, pa.array([b"a", b"\xff", b""]).view(pa.string())),
+        (2, pa.array([0, 2**62, None]).cast(pa.timestamp("ns")).view(pa.timestamp("s"))),
+        (0, pa.array([[1], [2], None])),
+    ):
+        codes, known = codes_of_keys(pa.DictionaryArray.from_arrays([1, 0, None, 2, 1], keys))
+        assert len(known) == broken
+        assert codes[0] == codes[4]
+        assert codes[2] == codes[3] == -1
 
 
 def test_threads_make_no_difference(every_route, tmp_path, monkeypatch):
