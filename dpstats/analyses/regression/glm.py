@@ -695,7 +695,16 @@ class Logistic(Generalised):
                 return self._from_density(LogisticResult, release, _FEWER)
             except NotMeasuredError:
                 raise error from None
-        return self._result(LogisticResult, release, model.moments, scored, [_BINNED])
+        result = self._result(LogisticResult, release, model.moments, scored, [_BINNED])
+        if model.few_bins and np.isinf(result.conf_int()).any():
+            note = f"some intervals have no ends, for the noise or the bins. {model.few_bins}"
+            return replace(result, notes=[note, *result.notes])
+        return result
+
+    def advice(self, schema: Schema) -> str:
+        """What to change in the schema before a release, which even rows do not show."""
+        model = self._model(schema)
+        return model.few_bins if isinstance(model, BinnedModel) else ""
 
     def _moments(self, schema: Schema) -> DesignMoments:
         moments = super()._moments(schema)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _MOST_CELLS = 512  # of the regressors, that a model of cells may have
 _MOST_COLUMNS = 2
+_FEW_BINS = 16  # of a number; fewer may hide a steep slope
 _ROUNDING = 1e-8
 _BETA = 0.001  # probability that the noise of some level without rows is above its quantile
 
@@ -175,6 +176,18 @@ class BinnedModel:
     @property
     def _wide(self) -> list[Number]:
         return [c for c in self.numbers if np.any(c.bin_codes[0] < c.bin_codes[1])]
+
+    @property
+    def few_bins(self) -> str:
+        """What to change where a number has few bins of several values; else empty."""
+        few = [f"{c.value_bins} bins of {c.name}" for c in self._wide if c.value_bins < _FEW_BINS]
+        if not few:
+            return ""
+        return (
+            f"{' and '.join(few)}: where the log odds change by more than about 1.5 across a bin, "
+            "intervals have no ends, however many rows there are and whatever the budget; more "
+            "edges in the schema cure it"
+        )
 
     def _values(self, shifts: Mapping[str, float]) -> dict[str, Floats]:
         """Regressor columns at the middle of every cell, some moved by so many half bins."""

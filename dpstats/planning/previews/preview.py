@@ -276,12 +276,13 @@ class Preview:
         heading = f"Preview at n = {self.n} {self.said}, with simulated noise (no data were read)."
         if self.like.source != "even":
             return [heading]
+        schema = self._strategy.schema
         remarks = dict.fromkeys(
-            " ".join(text.split())
-            for name, analysis in self.analyses.items()
+            text
+            for analysis in self.analyses.values()
             for text in (
                 getattr(analysis, "preview_remark", ""),
-                getattr(self.results[name][0], "advice", ""),
+                getattr(analysis, "advice", lambda schema: "")(schema),
             )
         )
         return [heading, _INVENT, *filter(None, remarks)]

@@ -482,3 +482,16 @@ def test_without_a_baseline_the_differences_of_other_levels_are_known(rows, seed
     ends = np.asarray(found.get_prediction({"x": 0, "g": ["a", "b"]}).conf_int())
     assert ends[0].tolist() == [0, 1]
     assert np.ptp(ends[1]) < 0.2
+
+
+def test_few_bins_are_named_before_a_release_and_after():
+    """What they hide leaves a steep slope without ends; even rows of a preview do not show it."""
+    ages = dps.Number("age", 0, 100, points=101, edges=[30, 60], missing=0)
+    schema, odds = dps.Schema([ages, dps.Boolean("ill")]), dps.Logistic("ill ~ age")
+    plan = dps.plan(schema, {"odds": odds}, budget=dps.PureDP(1), n=5_000)
+    age = np.arange(5_000) % 101
+    ill = np.random.default_rng(1).random(5_000) < special.expit((age - 60) / 8)
+    result = dps.release(plan, pd.DataFrame({"age": age, "ill": ill}), m=200).infer("odds")
+    assert np.isinf(result.conf_int()).any()
+    assert "3 bins of age" in result.notes[0]
+    assert "3 bins of age" in " ".join(str(plan.preview()).split())
