@@ -58,6 +58,10 @@ def synthesize(
         Called with a message, the work done and the total.
         By default a bar, as in `measure`.
 
+    Returns
+    -------
+    Release
+
     Raises
     ------
     RequestError

@@ -100,3 +100,23 @@ def test_methods_that_people_call_have_an_example():
         if not any(f".{name}(" in code_of(text) for text in texts):
             without.append(method)
     assert without == []
+
+
+def test_functions_and_methods_say_what_they_take_and_return():
+    """In numpydoc sections, their own or inherited; a method that always refuses needs none."""
+    wanted = {value for _, value in public() if inspect.isfunction(value)}
+    for cls in (value for _, value in public() if inspect.isclass(value)):
+        if issubclass(cls, (dps.Result, *OPENED)):
+            found = inspect.getmembers(cls, is_method)
+            wanted |= {f for name, f in found if not name.startswith("_") and name not in INTERNAL}
+    lacking = []
+    for function in wanted:
+        text, signature = inspect.getdoc(function) or "", inspect.signature(function)
+        returned, taken = signature.return_annotation, signature.parameters.keys() - {"self"}
+        if not function.__module__.startswith("dpstats") or returned == "NoReturn":
+            continue
+        if taken and "Parameters\n----------" not in text:
+            lacking.append(f"{function.__qualname__}: Parameters")
+        if returned != "None" and "Returns\n-------" not in text:
+            lacking.append(f"{function.__qualname__}: Returns")
+    assert sorted(lacking) == []

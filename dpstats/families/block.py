@@ -256,6 +256,10 @@ class Block(Cached, ABC):
 class Family:
     """Blocks in a fixed order; the test functions F of a release.
 
+    Parameters
+    ----------
+    blocks : sequence of Block
+
     Raises
     ------
     RequestError

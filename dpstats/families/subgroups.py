@@ -120,7 +120,7 @@ class Subgroup:
 
 
 def suffix_of(given: Subgroup | None) -> str:
-    """What the names of functions end in, such as ", age >= 65"; "" for all rows."""
+    """End of the names of functions, such as ", age >= 65"; "" for all rows."""
     return f", {given.name}" if given is not None and given.name else ""
 
 

@@ -152,7 +152,14 @@ class Accuracy:
         return f"{kind_of(worst)} of {', '.join(column.name for column in worst.columns)}"
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per test function; the level of each bound is in ``attrs``."""
+        """One row per test function.
+
+        Returns
+        -------
+        DataFrame
+            Columns function, synthetic, noisy_answer, bound and joint_bound, in unit scale; the
+            level of the bounds is in ``attrs``.
+        """
         import pandas as pd
 
         frame = pd.DataFrame(

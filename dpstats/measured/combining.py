@@ -47,7 +47,7 @@ _REDUNDANT = 1e-10  # of a variance
 BEYOND_CHANCE = 1e-3
 
 Constraints = Literal["none", "rules", "totals"]
-"""What answers use beside the noisy sums: rules between columns, or these and public totals."""
+"""Constraints on answers: none, rules between columns, or these and public totals."""
 
 LawKey = tuple[tuple[float, float, int], ...]
 """Terms (weight, scale, count) of a combination of noises; one of weight 1 is an exact sum."""

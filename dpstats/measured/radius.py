@@ -113,7 +113,13 @@ class Radius(Mapping[str, float]):
         return self.names[int(self.values_of.argmax())]
 
     def to_frame(self) -> pd.DataFrame:
-        """Columns function and radius; the level is in ``attrs``."""
+        """One row per function.
+
+        Returns
+        -------
+        DataFrame
+            Columns function and radius; the level is in ``attrs``.
+        """
         import pandas as pd
 
         frame = pd.DataFrame({"function": self.names, "radius": self.values_of})

@@ -70,7 +70,13 @@ class Curve:
     notes: tuple[str, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per analysis and budget: analysis, of, epsilon (or rho), width."""
+        """One row per analysis and budget.
+
+        Returns
+        -------
+        DataFrame
+            Columns analysis, of, epsilon (or rho) and width.
+        """
         import pandas as pd
 
         parts = [

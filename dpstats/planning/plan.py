@@ -160,7 +160,13 @@ class Plan(HasStrategy):
         return any(planned.pending for planned in self.strategy.blocks)
 
     def cost(self) -> Fraction:
-        """Exact amount of the budget that the noise spends, recomputed from sensitivities."""
+        """Exact amount of the budget that the noise spends, recomputed from sensitivities.
+
+        Returns
+        -------
+        Fraction
+            Of epsilon, or of rho for Gaussian noise.
+        """
         return self.strategy.cost()
 
     def check(self, n: int | None = None) -> None:
@@ -268,6 +274,10 @@ class Plan(HasStrategy):
             Called with a text, the number of analyses so far, and that of all. By default a bar,
             as in `measure`.
 
+        Returns
+        -------
+        Preview
+
         Raises
         ------
         RequestError
@@ -312,9 +322,14 @@ class Plan(HasStrategy):
         progress : callable, optional
             Called with a text, the number of previews so far, and that of all. By default a bar.
 
+        Returns
+        -------
+        Curve
+
         Raises
         ------
         RequestError
+            Without a number of rows, or for an analysis or option that is not known.
 
         Examples
         --------
@@ -412,6 +427,10 @@ class Plan(HasStrategy):
         progress : callable, optional
             Called with a text, the number of previews so far, and None.
             By default a bar, as in `measure`.
+
+        Returns
+        -------
+        Solution
 
         Raises
         ------
@@ -718,6 +737,10 @@ def plan(
         measured at its estimates, and nothing else. `budget` is for these alone. The new release
         holds what both measured, has both budgets together, and keeps the analyses, `n`, `unit`,
         `rows_per_person`, `person` and `reference` of the first.
+
+    Returns
+    -------
+    Plan
 
     Raises
     ------

@@ -65,6 +65,10 @@ def curve(curve: Curve, *, ax: Axes | None = None) -> Axes:
     ax : Axes, optional
         Where to draw; a new figure by default.
 
+    Returns
+    -------
+    Axes
+
     Raises
     ------
     RequestError
@@ -136,6 +140,10 @@ def distribution(
     target : {"population", "table"}
     ax : Axes, optional
         Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
 
     Raises
     ------
@@ -393,6 +401,10 @@ def path(result: ElasticNetResult, *, size: int = 50, ax: Axes | None = None) ->
     ax : Axes, optional
         Where to draw; a new figure by default.
 
+    Returns
+    -------
+    Axes
+
     Raises
     ------
     RequestError
@@ -454,6 +466,10 @@ def risk(
     target : {"table", "population"}
     ax : Axes, optional
         Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
 
     Raises
     ------

@@ -203,6 +203,10 @@ def scree(
     ax : Axes, optional
         Where to draw; a new figure by default.
 
+    Returns
+    -------
+    Axes
+
     Raises
     ------
     RequestError
@@ -252,6 +256,10 @@ def loadings(
     method : {"noise_aware", "certified"}
     ax : Axes, optional
         Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
 
     Raises
     ------

@@ -70,6 +70,10 @@ def network(
     ax : Axes, optional
         Where to draw; a new figure by default.
 
+    Returns
+    -------
+    Axes
+
     Raises
     ------
     RequestError
@@ -133,6 +137,10 @@ def matrix(result: Any, *, penalty: float | None = None, ax: Axes | None = None)
         For a penalised graph: one of its penalties.
     ax : Axes, optional
         Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
 
     Raises
     ------

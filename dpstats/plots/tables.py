@@ -53,6 +53,10 @@ def margin(release: Release, column: str, *, alpha: float = 0.05, ax: Axes | Non
     ax : Axes, optional
         Where to draw; a new figure by default.
 
+    Returns
+    -------
+    Axes
+
     Raises
     ------
     NotMeasuredError
@@ -117,6 +121,10 @@ def table(
         Error probability of each interval.
     ax : Axes, optional
         Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
 
     Raises
     ------
@@ -202,6 +210,10 @@ def departures(accuracy: Accuracy | Release, *, most: int = 30, ax: Axes | None 
         Draw so many functions, those with the largest bounds.
     ax : Axes, optional
         Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
 
     Raises
     ------

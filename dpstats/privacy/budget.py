@@ -202,6 +202,10 @@ class ZCDP(Budget):
         delta : int, float, Fraction or Decimal
             In (0, 1); far below one over the number of rows.
 
+        Returns
+        -------
+        ZCDP
+
         Notes
         -----
         rho is rounded down to six digits; the conversion is that of Canonne, Kamath and Steinke
@@ -228,6 +232,10 @@ class ZCDP(Budget):
         ----------
         delta : int, float, Fraction or Decimal, optional
             In (0, 1); the budget's own if not given.
+
+        Returns
+        -------
+        float
         """
         own = self.delta if delta is None else _read_delta(delta)
         return epsilon_of(self.rho, own, type(self).curve)
@@ -323,12 +331,33 @@ class ApproxDP(ZCDP):
 
     @classmethod
     def from_epsilon_delta(cls, epsilon: Rational, delta: Rational) -> ApproxDP:
-        """Budget of this epsilon and delta, as ``ApproxDP(epsilon, delta)`` makes it."""
+        """Budget of this epsilon and delta, as ``ApproxDP(epsilon, delta)`` makes it.
+
+        Parameters
+        ----------
+        epsilon, delta : int, float, Fraction or Decimal
+            As of `ApproxDP`.
+
+        Returns
+        -------
+        ApproxDP
+        """
         return cls(epsilon, delta)
 
     @classmethod
     def from_rho(cls, rho: Rational, delta: Rational) -> ApproxDP:
         """Budget of the least epsilon, rounded up to six digits, that `rho` guarantees at `delta`.
+
+        Parameters
+        ----------
+        rho : int, float, Fraction or Decimal
+            Positive.
+        delta : int, float, Fraction or Decimal
+            In (0, 1).
+
+        Returns
+        -------
+        ApproxDP
 
         Examples
         --------

@@ -130,6 +130,14 @@ class Ledger:
     def open(cls, path: str | Path) -> Ledger:
         """Open the ledger in a file, which is checked line by line.
 
+        Parameters
+        ----------
+        path : str or Path
+
+        Returns
+        -------
+        Ledger
+
         Raises
         ------
         RequestError
@@ -256,6 +264,10 @@ class Ledger:
 
         Below them the digest of the last line of the file: kept elsewhere, it shows whether lines
         were removed from the end.
+
+        Returns
+        -------
+        str
         """
         read = self._read()
         lines = [

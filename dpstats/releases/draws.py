@@ -101,6 +101,10 @@ class Draws:
             Called with a text, the number of draws so far, and that of all. By default a bar, as in
             `measure`.
 
+        Returns
+        -------
+        Pooled
+
         Raises
         ------
         RequestError

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 import pyarrow as pa
@@ -208,7 +208,7 @@ class RowsResult(_FromRows):
         )
         return Named(ends[0]) if self.scalar else Named(ends, self.terms)
 
-    def intervals_frame(
+    def intervals_frame(  # noqa: D102, inherited
         self,
         *,
         alpha: float = 0.05,
@@ -216,7 +216,6 @@ class RowsResult(_FromRows):
         target: Target = "population",
         simultaneous: bool = False,
     ) -> pd.DataFrame:
-        """Columns term, estimate, conf_low, conf_high; options as in `conf_int`."""
         import pandas as pd
 
         ends = self.conf_int(alpha=alpha, method=method, target=target, simultaneous=simultaneous)
@@ -226,7 +225,17 @@ class RowsResult(_FromRows):
         return with_dates(frame, self.dates)
 
     def to_frame(self, *, alpha: float = 0.05, target: Target = "population") -> pd.DataFrame:
-        """The frame of `intervals_frame`."""
+        """`intervals_frame` of the certified intervals.
+
+        Parameters
+        ----------
+        alpha, target :
+            As in `conf_int`.
+
+        Returns
+        -------
+        DataFrame
+        """
         return self.intervals_frame(alpha=alpha, target=target)
 
     def test(
@@ -242,6 +251,10 @@ class RowsResult(_FromRows):
         value : float, date or str
             A date, or text such as "2024-05-01", for a parameter that is a date.
         alternative : {"two-sided", "larger", "smaller"}
+
+        Returns
+        -------
+        HypothesisResult
 
         Raises
         ------
@@ -289,6 +302,10 @@ class RowsResult(_FromRows):
         target : {"population", "table"}
         most : int
             Largest number of parameters to print; `to_frame` has them all.
+
+        Returns
+        -------
+        str
         """
         frame = self.intervals_frame(alpha=alpha, target=target)
         rows = []
@@ -365,6 +382,10 @@ class RowsTest(_FromRows):
         ----------
         alpha : float
             Above `beta`.
+
+        Returns
+        -------
+        CertifiedChiSquare
         """
         left = left_of(alpha, self.beta, "population")
         certified = self._once(left, lambda: self.certified_at(left))
@@ -375,7 +396,7 @@ class RowsTest(_FromRows):
         """False: the interval is that of an effect in the private table, see `conf_int`."""
         return False
 
-    def test(self, value: float | None = None, alternative: Alternative = "two-sided") -> Result:
+    def test(self, value: float | None = None, alternative: Alternative = "two-sided") -> NoReturn:
         """Refused: this is a test already.
 
         Raises
@@ -392,7 +413,7 @@ class RowsTest(_FromRows):
         target: Target = "population",
         simultaneous: bool = False,
     ) -> Floats:
-        """Certified interval (2,) for the effect in the private table: with ``target="table"``.
+        """Certified interval for the effect in the private table: with ``target="table"``.
 
         Parameters
         ----------
@@ -402,6 +423,10 @@ class RowsTest(_FromRows):
         target : {"table"}
         simultaneous : bool
             Ignored: there is one interval.
+
+        Returns
+        -------
+        (2,) float64
 
         Raises
         ------
@@ -419,13 +444,18 @@ class RowsTest(_FromRows):
         return str(self.verdict(alpha=self._shown_alpha))
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per cell: its share of the rows."""
+        """One row per cell.
+
+        Returns
+        -------
+        DataFrame
+            Columns cell and share, of the rows.
+        """
         import pandas as pd
 
         return pd.DataFrame({"cell": self.cells, "share": self.shares})
 
-    def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:
-        """Text of the verdict; for the private table, also of the interval for its effect."""
+    def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:  # noqa: D102, inherited
         check_target(target)
         effect = f"{no_certified_interval(self.effect_name)}; see summary(target='table')"
         if target == "table":

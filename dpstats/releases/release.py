@@ -235,6 +235,10 @@ class Release(Cached):
         with_count : bool
             Where the number of rows is not public, answer it too, after the wanted functions.
 
+        Returns
+        -------
+        Answers
+
         Raises
         ------
         RequestError
@@ -384,6 +388,10 @@ class Release(Cached):
             The certificate holds with probability at least 1 - alpha over the privacy noise.
         of : {"rows", "weights"}
 
+        Returns
+        -------
+        Accuracy
+
         Raises
         ------
         NotMeasuredError
@@ -525,6 +533,10 @@ class Release(Cached):
             Also use the public totals of the table. Intervals are then shorter, and valid only if
             these totals are right, which the custodian asserts.
 
+        Returns
+        -------
+        Bounds
+
         Raises
         ------
         RequestError, ConditionError
@@ -573,15 +585,20 @@ class Release(Cached):
         rng : seed or numpy Generator, optional
             Makes draws repeatable. It is no privacy noise.
 
-        Notes
-        -----
-        A draw is computed when it is first used, by a fit of its own: about a second where 28
-        tables of 1,600 cells were measured, eight where moments of numbers were too.
+        Returns
+        -------
+        Draws
+            A sequence of `count` data frames.
 
         Raises
         ------
         RequestError
             If an option is out of its range.
+
+        Notes
+        -----
+        A draw is computed when it is first used, by a fit of its own: about a second where 28
+        tables of 1,600 cells were measured, eight where moments of numbers were too.
 
         Examples
         --------
@@ -630,6 +647,10 @@ class Release(Cached):
             Of the certified intervals.
         totals : bool
             As in `bound`.
+
+        Returns
+        -------
+        Explanation
 
         Raises
         ------
@@ -682,6 +703,11 @@ class Release(Cached):
         weighted : bool
             Instead of rows, all candidates, sorted, with a last column ``_weight``. Their weights
             add up to one; in a survey to the size of the population by its weights.
+
+        Returns
+        -------
+        DataFrame
+            (k, columns), or (candidates, columns + 1) if `weighted`.
         """
         if weighted:
             design = self.schema.design

@@ -122,11 +122,29 @@ class Result(FieldsCompared, ABC):
 
     @abstractmethod
     def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:
-        """Text of the result, with intervals at level 1 - alpha."""
+        """Text of the result.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of its intervals and certified verdicts; no p-value depends on it.
+        target : {"population", "table"}
+            What these are about. There is no p-value for the private table.
+
+        Returns
+        -------
+        str
+            A `Summary` where the text is a single table.
+        """
 
     @abstractmethod
     def to_frame(self) -> pd.DataFrame:
-        """The numbers of the result."""
+        """The numbers of the result.
+
+        Returns
+        -------
+        DataFrame
+        """
 
     def to_latex(
         self, *, alpha: float = 0.05, target: Target = "population", **options: Any
@@ -137,6 +155,10 @@ class Result(FieldsCompared, ABC):
         ----------
         alpha, target, **options :
             Those of `summary`; ``summary().as_latex()`` is the same.
+
+        Returns
+        -------
+        str
 
         Raises
         ------
@@ -183,7 +205,19 @@ class Result(FieldsCompared, ABC):
         target: Target = "population",
         simultaneous: bool = False,
     ) -> pd.DataFrame:
-        """Columns term, estimate, conf_low, conf_high; without rows for a test."""
+        """Intervals of all parameters.
+
+        Parameters
+        ----------
+        alpha, method, target, simultaneous :
+            As in `conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            Columns term, estimate, conf_low and conf_high, and date, date_low and date_high if a
+            parameter is a date. Without rows for a test.
+        """
         import pandas as pd
 
         return pd.DataFrame(columns=list(INTERVAL_COLUMNS))

@@ -87,7 +87,13 @@ class Bounds(Printed, FieldsCompared):
         return iter(zip(self.low.tolist(), self.high.tolist(), strict=True))
 
     def to_frame(self) -> pd.DataFrame:
-        """Columns term, conf_low, conf_high and known_from; the level is in ``attrs``."""
+        """One row per term.
+
+        Returns
+        -------
+        DataFrame
+            Columns term, conf_low, conf_high and known_from; the level is in ``attrs``.
+        """
         import pandas as pd
 
         frame = pd.DataFrame(

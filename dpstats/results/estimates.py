@@ -230,7 +230,7 @@ class EstimateResult(Cached, Result):
         ranges = np.broadcast_to(self.intervals.range_widths, len(self.terms))
         return Widths(self.terms[some], high - low, ranges[some])
 
-    def intervals_frame(
+    def intervals_frame(  # noqa: D102, inherited
         self,
         *,
         alpha: float = 0.05,
@@ -238,10 +238,6 @@ class EstimateResult(Cached, Result):
         target: Target = "population",
         simultaneous: bool = False,
     ) -> pd.DataFrame:
-        """Columns term, estimate, conf_low, conf_high; options as in `conf_int`.
-
-        Of results with `dates` also those: date, date_low, date_high.
-        """
         import pandas as pd
 
         ends = self.conf_int(alpha=alpha, method=method, target=target, simultaneous=simultaneous)
@@ -307,6 +303,11 @@ class EstimateResult(Cached, Result):
         -------
         (d, 2) Named, or (2,) for a single parameter
 
+        Raises
+        ------
+        RequestError
+            For an option out of its range, such as ``alpha=0.95``.
+
         Notes
         -----
         Below an alpha of 1e-9 (of each parameter), where probabilities are not computed accurately,
@@ -352,9 +353,14 @@ class EstimateResult(Cached, Result):
         term : str, optional
             One of `terms`; needed where there are several.
 
+        Returns
+        -------
+        HypothesisResult
+
         Raises
         ------
         RequestError
+            Without a value or term that is needed, and for one that is not possible.
         """
         i, value = self._place(term), self.null_value if value is None else value
         check_alternative(alternative)
@@ -413,11 +419,20 @@ class EstimateResult(Cached, Result):
     ) -> pd.DataFrame:
         """One row per parameter; every printed number comes from this frame.
 
-        Cells of tables have a column ``fitted`` too, see `fitted`; results with `dates` have the
-        columns ``date``, ``date_low`` and ``date_high``, NaT for other terms.
+        Parameters
+        ----------
+        alpha, method, target :
+            As in `conf_int`. For the private table the only error is the noise: standard errors and
+            intervals account for it alone, the privacy share is 1, and there is no test.
 
-        For the private table (``target="table"``) the only error is the noise: standard errors and
-        intervals account for it alone, the privacy share is 1, and there is no test.
+        Returns
+        -------
+        DataFrame
+            Columns term, estimate, std_error, statistic, p_value (both nan except for coefficients,
+            contrasts and pairs), conf_low, conf_high and privacy_share. Some results have more: the
+            levels of a cell and its share ``fitted``; ``date, date_low, date_high`` (NaT for terms
+            that are no dates); the noisy ``size`` of a group; ``p_unadjusted`` of a pair, whose
+            p_value is adjusted; ``df`` in a survey.
         """
         import pandas as pd
 
@@ -449,6 +464,10 @@ class EstimateResult(Cached, Result):
             Largest number of parameters to print; `to_frame` has them all.
         simultaneous : bool
             Intervals that hold jointly, see `conf_int`.
+
+        Returns
+        -------
+        str
         """
         return self._page(alpha, target, most, simultaneous).text()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, NoReturn, cast
 
 import numpy as np
 
@@ -85,7 +85,7 @@ class HypothesisResult(Result):
         """The p-value as an array (1,)."""
         return np.array([self.pvalue])
 
-    def test(self, value: float | None = None, alternative: Alternative = "two-sided") -> Result:
+    def test(self, value: float | None = None, alternative: Alternative = "two-sided") -> NoReturn:
         """Refused: this is a test already.
 
         Raises
@@ -106,7 +106,14 @@ class HypothesisResult(Result):
         return f"p {shown_pvalue(self.pvalue, digits=2)}"
 
     def to_frame(self) -> pd.DataFrame:
-        """One row: hypothesis, alternative, statistic and p-value."""
+        """The test as one row.
+
+        Returns
+        -------
+        DataFrame
+            Columns null, alternative, statistic and p_value. F and log-rank tests also have degrees
+            of freedom: ``df_num, df_denom``, and ``df`` (in a survey ``df, df_denom``).
+        """
         import pandas as pd
 
         columns = {
@@ -117,16 +124,7 @@ class HypothesisResult(Result):
         }
         return pd.DataFrame([columns])
 
-    def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:
-        """Text of the result.
-
-        Parameters
-        ----------
-        alpha : float
-            For the certified verdicts of chi-square tests; this p-value does not depend on it.
-        target : {"population", "table"}
-            For the private table there is no test, and the text says so.
-        """
+    def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:  # noqa: D102, inherited
         check_alpha(alpha)
         check_target(target)
         return self._page(target).text()

@@ -86,7 +86,17 @@ class Pooled(Printed):
         return (1 + 1 / self.draws) * self.between / total
 
     def conf_int(self, *, alpha: float = 0.05) -> Named:
-        """Intervals (d, 2) for the population, at level 1 - alpha."""
+        """Intervals for the population, by Student's t.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of each interval.
+
+        Returns
+        -------
+        (d, 2) Named
+        """
         from scipy import special
 
         check_alpha(alpha)
@@ -95,7 +105,18 @@ class Pooled(Printed):
         return Named(np.stack([centre - reach, centre + reach], axis=1), self.params.names)
 
     def to_frame(self, *, alpha: float = 0.05) -> pd.DataFrame:
-        """Columns term, estimate, std_error, df, conf_low, conf_high and privacy_share."""
+        """One row per parameter.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of each interval.
+
+        Returns
+        -------
+        DataFrame
+            Columns term, estimate, std_error, df, conf_low, conf_high and privacy_share.
+        """
         import pandas as pd
 
         low, high = np.asarray(self.conf_int(alpha=alpha)).T
@@ -112,7 +133,17 @@ class Pooled(Printed):
         )
 
     def summary(self, *, alpha: float = 0.05) -> str:
-        """Text table, with intervals at level 1 - alpha."""
+        """Text table.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of each interval.
+
+        Returns
+        -------
+        str
+        """
         return self._page(alpha).text()
 
     def _page(self, alpha: float = 0.05) -> Page:

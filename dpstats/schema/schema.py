@@ -228,7 +228,21 @@ class Schema:
         )
 
     def select(self, names: Iterable[str]) -> Schema:
-        """The schema of some columns, in its order, with the rules and totals between them."""
+        """The schema of some columns, in its order, with the rules and totals between them.
+
+        Parameters
+        ----------
+        names : iterable of str
+
+        Returns
+        -------
+        Schema
+
+        Raises
+        ------
+        SchemaError
+            For a name that is no column.
+        """
         wanted = set(names)
         for name in wanted:
             self[name]
@@ -283,7 +297,18 @@ class Schema:
         }
 
     def to_frame(self, codes: Mapping[str, Codes]) -> pd.DataFrame:
-        """Decoded rows as a pandas DataFrame; text levels become categories."""
+        """Decoded rows.
+
+        Parameters
+        ----------
+        codes : mapping of column name to (n,) int64
+            As of `encode`.
+
+        Returns
+        -------
+        DataFrame
+            One column per name, in original units; text levels are a pandas Categorical.
+        """
         import pandas as pd
 
         frame: dict[str, Any] = {}
@@ -358,6 +383,14 @@ class Schema:
         written, each ``[[rule]]`` table a rule between columns, each ``[[total]]`` table a public
         number of rows, and a ``[design]`` table a `Design`.
 
+        Parameters
+        ----------
+        path : str or Path
+
+        Returns
+        -------
+        Schema
+
         Raises
         ------
         SchemaError
@@ -411,6 +444,10 @@ class Schema:
             The columns to take; default all. A rule that names another column is left out, with a
             warning.
 
+        Returns
+        -------
+        Schema
+
         Raises
         ------
         SchemaError
@@ -458,6 +495,10 @@ class Schema:
         ignore. Views and differences are fields too: the private table has none, published rows
         have.
 
+        Returns
+        -------
+        dict
+
         Examples
         --------
         >>> import dpstats as dps
@@ -493,6 +534,10 @@ class Schema:
         add, columns :
             As in `from_frictionless`. Strings always need levels: the metadata hold none.
 
+        Returns
+        -------
+        Schema
+
         Raises
         ------
         SchemaError
@@ -523,6 +568,10 @@ class Schema:
         ----------
         table : str
             Name of the table.
+
+        Returns
+        -------
+        dict
 
         Examples
         --------

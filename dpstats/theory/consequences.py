@@ -36,6 +36,15 @@ def proportion_margin(delta: float, n: int, *, alpha: float = 0.05) -> float:
     alpha : float
         Error probability of the sampling of X, beside that of `delta`.
 
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    RequestError
+        For an argument out of its range.
+
     References
     ----------
     BL24, Section V, "Estimating binomial proportions".
@@ -67,6 +76,15 @@ def chi_square_error(delta: float, n: int, expected: ArrayLike, statistic: float
         Expected shares q, positive, with sum one.
     statistic : float
         T of the synthetic shares, with the factor n.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    RequestError
+        For an argument out of its range.
 
     References
     ----------
@@ -104,6 +122,15 @@ def covariance_error(delta: float, p: int, *, centred: bool = False) -> float:
     centred : bool
         Of the covariance matrix; else of the second moments, as in the paper.
 
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    RequestError
+        For an argument out of its range.
+
     References
     ----------
     BL24, Section V, "Covariance matrix estimation".
@@ -122,7 +149,7 @@ def covariance_error(delta: float, p: int, *, centred: bool = False) -> float:
 def principal_component_sines(
     delta: float, eigenvalues: ArrayLike, *, centred: bool = False
 ) -> Floats:
-    """Bounds (p,) on the sines of the angles between synthetic and private components.
+    """Bounds on the sines of the angles between synthetic and private components.
 
     Davis and Kahan's theorem with Weyl's inequality: e / (gap - e), e from `covariance_error`; 1 if
     the gap is at most 2 e.
@@ -135,6 +162,15 @@ def principal_component_sines(
         Of the synthetic rows' matrix, descending.
     centred : bool
         As for `covariance_error`.
+
+    Returns
+    -------
+    (p,) float64
+
+    Raises
+    ------
+    RequestError
+        For an argument out of its range, or eigenvalues in another order.
 
     References
     ----------
@@ -245,6 +281,15 @@ def excess_risk(delta: float, lipschitz: float, mesh: float, *, bound: float = 1
     bound : float
         Largest absolute loss at a point of the grid.
 
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    RequestError
+        For an argument out of its range.
+
     References
     ----------
     BL24, Section V, "M-estimation".
@@ -276,6 +321,15 @@ def grid_size(p: int, *, side: float, mesh: float) -> int:
         Coefficients.
     side, mesh : float
         Positive.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    RequestError
+        For an argument out of its range.
 
     Examples
     --------

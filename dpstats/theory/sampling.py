@@ -106,9 +106,14 @@ class Theorem:
         delta : float
             In (0, 1/2]; the promise is 8 delta.
 
+        Returns
+        -------
+        Sizes
+
         Raises
         ------
         RequestError
+            For a delta out of its range, or sizes that floating point does not hold.
         """
         check_range("delta", delta, above=0, most=LARGEST_DELTA)
         try:

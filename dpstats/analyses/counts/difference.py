@@ -237,6 +237,10 @@ class DifferenceResult(EstimateResult):
         term : {"risk difference", "risk ratio", "odds ratio"}, optional
             Default: the risk difference.
 
+        Returns
+        -------
+        HypothesisResult
+
         Raises
         ------
         RequestError

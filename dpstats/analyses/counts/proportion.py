@@ -238,13 +238,9 @@ class ProportionResult(EstimateResult):
 
     tables: tuple[TableOfCells, ...] = ()
 
-    def to_frame(
+    def to_frame(  # noqa: D102, inherited
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
-        """One row per proportion; see `EstimateResult.to_frame`.
-
-        Cells of tables have one column more for each column of the tables, with its level.
-        """
         frame = super().to_frame(alpha=alpha, method=method, target=target)
         return with_levels(frame, self.tables, "term")
 
@@ -268,6 +264,11 @@ class ProportionResult(EstimateResult):
             "fitted", or "estimate" where a column is not in the synthetic rows.
         alpha, method, target :
             As in `to_frame`.
+
+        Returns
+        -------
+        DataFrame
+            The levels of the last column across, those of the others as index.
 
         Raises
         ------

@@ -45,7 +45,13 @@ class PairGraph(ABC):
 
     @abstractmethod
     def pairs(self) -> pd.DataFrame:
-        """All pairs, edges or not: columns first, second, estimate."""
+        """All pairs of columns, edges or not.
+
+        Returns
+        -------
+        DataFrame
+            Columns first, second and estimate; of a `GraphResult` also ``tested``.
+        """
 
     @abstractmethod
     def edges(self) -> pd.DataFrame:
@@ -83,6 +89,11 @@ class PairGraph(ABC):
         ----------
         **options
             Those of `edges`.
+
+        Returns
+        -------
+        networkx.Graph
+            All columns are nodes.
 
         Raises
         ------
@@ -232,11 +243,11 @@ class GraphResult(PairGraph, EstimateResult):
 
     @property
     def pvalues(self) -> Named:
-        """(d,) the same, adjusted as `adjust` says."""
+        """(d,) p-values, adjusted as `adjust` says."""
         return self.adjusted_pvalues(self.adjust)
 
     def adjusted_pvalues(self, adjust: Adjustment = "holm") -> Named:
-        """P-values (d,), adjusted for the number of tested pairs.
+        """P-values, adjusted for the number of tested pairs.
 
         Parameters
         ----------
@@ -244,6 +255,11 @@ class GraphResult(PairGraph, EstimateResult):
             Holm's method bounds the probability of any false edge, under any dependence of the
             pairs; Benjamini and Hochberg's the expected share of false edges among those found,
             for independent or positively dependent pairs.
+
+        Returns
+        -------
+        (d,) Named
+            Nan for pairs that are not tested.
 
         Raises
         ------
@@ -259,8 +275,7 @@ class GraphResult(PairGraph, EstimateResult):
         """True if there is a single pair, so that `test` need not name one."""
         return len(self.terms) == 1
 
-    def pairs(self) -> pd.DataFrame:
-        """All pairs, tested or not: columns first, second, estimate and whether it is tested."""
+    def pairs(self) -> pd.DataFrame:  # noqa: D102, inherited
         import pandas as pd
 
         columns = {"estimate": np.asarray(self.params), "tested": self.tested}
@@ -354,10 +369,21 @@ class GraphResult(PairGraph, EstimateResult):
         target: Target = "population",
         adjust: Adjustment = "holm",
     ) -> pd.DataFrame:
-        """One row per pair; the columns of `EstimateResult.to_frame` and further ones.
+        """One row per pair of columns.
 
-        ``first`` and ``second``, the columns of the pair; ``p_value``, adjusted as `adjust` says,
-        and ``p_unadjusted`` beside it; ``certified``, the verdict.
+        Parameters
+        ----------
+        alpha, method, target :
+            As in `conf_int`.
+        adjust : {"holm", "fdr_bh", "none"}
+            As in `adjusted_pvalues`.
+
+        Returns
+        -------
+        DataFrame
+            The columns of `EstimateResult.to_frame`, with adjusted p-values; ``first`` and
+            ``second``, the columns of the pair; ``p_unadjusted``, for the population;
+            ``certified``, the verdict.
         """
         frame = super().to_frame(alpha=alpha, method=method, target=target)
         frame = frame.assign(**pair_names(self.columns))
@@ -406,14 +432,18 @@ class GraphResult(PairGraph, EstimateResult):
         simultaneous: bool = False,
         adjust: Adjustment | None = None,
     ) -> str:
-        """Text table, the strongest pairs first; see `EstimateResult.summary`.
+        """Text table, the strongest pairs first.
 
         Parameters
         ----------
-        alpha, target, most, simultaneous
-            As there.
+        alpha, target, most, simultaneous :
+            As in `EstimateResult.summary`.
         adjust : {"holm", "fdr_bh", "none"}, optional
             Of the p-values; default: that of the result.
+
+        Returns
+        -------
+        str
         """
         chosen = self if adjust is None else replace(self, adjust=adjust)
         return chosen._page(alpha, target, most, simultaneous).text()

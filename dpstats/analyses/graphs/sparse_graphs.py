@@ -121,7 +121,8 @@ class PenalisedGraphResult(PairGraph, Result):
 
         Returns
         -------
-        DataFrame with columns first, second, estimate (the partial correlation).
+        DataFrame
+            Columns first, second and estimate, the partial correlation.
 
         Raises
         ------
@@ -132,9 +133,22 @@ class PenalisedGraphResult(PairGraph, Result):
         return strongest_first(pairs[pairs["estimate"] != 0]).reset_index(drop=True)
 
     def pairs(self, penalty: float | None = None) -> pd.DataFrame:
-        """All pairs at one of the penalties: first, second, estimate (zero without an edge).
+        """All pairs at one of the penalties.
 
-        Parameters and errors as in `edges`.
+        Parameters
+        ----------
+        penalty : float, optional
+            As in `edges`.
+
+        Returns
+        -------
+        DataFrame
+            Columns first, second and estimate, which is zero without an edge.
+
+        Raises
+        ------
+        RequestError
+            For a penalty that was not asked for.
         """
         wanted = self.nearest if penalty is None else check_number("penalty", penalty)
         if not np.any(np.isclose(self.penalties, wanted, rtol=_ROUNDED)):
@@ -160,7 +174,13 @@ class PenalisedGraphResult(PairGraph, Result):
         return f", {self.estimator} at penalty {significant(shown)}"
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per penalty and pair: penalty, first, second, estimate."""
+        """One row per penalty and pair.
+
+        Returns
+        -------
+        DataFrame
+            Columns penalty, first, second and estimate.
+        """
         import pandas as pd
 
         i, j = np.triu_indices(len(self.columns), 1)
@@ -181,10 +201,20 @@ class PenalisedGraphResult(PairGraph, Result):
         most: int = MOST,
         penalty: float | None = None,
     ) -> str:
-        """Text: how many edges there are at every penalty, and the strongest ones at one of them.
+        """Numbers of edges at every penalty, and the strongest edges at one of them.
 
-        `alpha` and `target` have no effect: there are no intervals. `penalty` is as in `edges`;
-        `most` is the largest number of edges to print.
+        Parameters
+        ----------
+        alpha, target :
+            Without effect: there are no intervals.
+        most : int
+            Largest number of edges to print.
+        penalty : float, optional
+            As in `edges`.
+
+        Returns
+        -------
+        str
         """
         check_target(target)
         return self._page(penalty, most).text()

@@ -138,8 +138,7 @@ class TreeResult(PairGraph, EstimateResult):
         low, high = self.weights(alpha=alpha, method=method, target=target)
         return tree_verdicts(low, high, self._tree.pairs, len(self.columns))
 
-    def pairs(self) -> pd.DataFrame:
-        """All pairs: columns first, second, estimate (Pearson's correlation)."""
+    def pairs(self) -> pd.DataFrame:  # noqa: D102, inherited
         import pandas as pd
 
         return pd.DataFrame({**pair_names(self.columns), "estimate": np.asarray(self.params)})
@@ -185,10 +184,19 @@ class TreeResult(PairGraph, EstimateResult):
         method: Method = "noise_aware",
         target: Target = "population",
     ) -> pd.DataFrame:
-        """One row per pair: see `EstimateResult.to_frame`, and further columns.
+        """One row per pair of columns.
 
-        ``first`` and ``second``, the columns of the pair; ``in_tree``, whether Chow and Liu's tree
-        of the estimates has it; ``verdict``.
+        Parameters
+        ----------
+        alpha, method, target :
+            As in `conf_int`; `verdict` has the same alpha, for all pairs together.
+
+        Returns
+        -------
+        DataFrame
+            The columns of `EstimateResult.to_frame`; ``first`` and ``second``, the columns of the
+            pair; ``in_tree``, true for an edge of Chow and Liu's tree of the estimates;
+            ``verdict``.
         """
         frame = super().to_frame(alpha=alpha, method=method, target=target)
         verdict = self.verdicts(alpha=alpha, method=method, target=target)

@@ -293,6 +293,10 @@ class ComparedGroups(EstimateResult):
 
         The p-value allows for sampling, for the noise, and for an empty group among those used.
         Where fewer than two groups are used it is 1.
+
+        Returns
+        -------
+        HypothesisResult
         """
         return self._equal
 
@@ -312,6 +316,10 @@ class ComparedGroups(EstimateResult):
         adjust : {"holm", "fdr_bh", "none"}
             Of the p-values, for the number of pairs. Intervals are those of each difference by
             itself unless you ask for ``conf_int(simultaneous=True)``.
+
+        Returns
+        -------
+        PairwiseResult
 
         Raises
         ------
@@ -428,6 +436,10 @@ class GroupMeansResult(ComparedGroups):
             As in `EstimateResult.summary`.
         adjust : {"holm", "fdr_bh", "none"}, optional
             See `pairwise`.
+
+        Returns
+        -------
+        str
         """
         options: dict[str, Any] = {"alpha": alpha, "target": target, "most": most,
                                    "simultaneous": simultaneous}  # fmt: skip
@@ -436,10 +448,9 @@ class GroupMeansResult(ComparedGroups):
             return means
         return f"{means}\n\n{self.pairwise(adjust=adjust).summary(**options)}"
 
-    def to_frame(
+    def to_frame(  # noqa: D102, inherited
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
-        """One row per group, with its noisy `size` last. See `EstimateResult.to_frame`."""
         frame = super().to_frame(alpha=alpha, method=method, target=target)
         return frame.assign(size=np.asarray(self.sizes))
 
@@ -565,7 +576,7 @@ class PairwiseResult(EstimateResult):
 
     @property
     def pvalues(self) -> Named:
-        """(d,) the same, adjusted as `adjust` says."""
+        """(d,) p-values, adjusted as `adjust` says."""
         return Named(adjusted(np.asarray(self.p_unadjusted), self.adjust), self.terms)
 
     def _first(self, count: int) -> EstimateResult:
@@ -573,13 +584,9 @@ class PairwiseResult(EstimateResult):
         assert isinstance(first, PairwiseResult)
         return replace(first, tested=self.tested[:count])
 
-    def to_frame(
+    def to_frame(  # noqa: D102, inherited
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
-        """One row per pair; ``p_value`` is adjusted, and ``p_unadjusted`` beside it.
-
-        For the private table there is no test. See `EstimateResult.to_frame`.
-        """
         frame = super().to_frame(alpha=alpha, method=method, target=target)
         if target == "table":
             return frame

@@ -160,7 +160,7 @@ class NoisyCovariance(Cached):
 
     @cached_property
     def sample(self) -> Floats:
-        """(p, p) the same, less the bias that the noise gives the squared means."""
+        """(p, p) `plain` less the bias that the noise gives the squared means."""
         own = self.moments.noise_sd[0, 1:] ** 2
         return np.asarray(self.plain + np.diag(own))
 
@@ -189,7 +189,7 @@ class NoisyCovariance(Cached):
 
     @cached_property
     def kurtosis(self) -> Floats:
-        """(p,) the same, 3 where unknown and never less."""
+        """(p,) `noisy_kurtosis`, but at least 3, and 3 where unknown."""
         return np.fmax(self.noisy_kurtosis, 3.0)
 
     @cached_property

@@ -217,10 +217,9 @@ class LinearResult(EstimateResult):
         law: Any = self.intervals  # which takes a value for each of them
         return Named(law.pvalues(self.null, "two-sided"), self.terms)
 
-    def to_frame(
+    def to_frame(  # noqa: D102, inherited
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
-        """One row per coefficient; tests are of the population. See `EstimateResult.to_frame`."""
         frame = super().to_frame(alpha=alpha, method=method, target=target)
         if target == "table":
             return frame
@@ -284,6 +283,10 @@ class RegressionResult(LinearResult, ABC):
             k values to test against. A name in backticks is that of one coefficient: a name such as
             ``x - y`` or ``1`` needs them.
 
+        Returns
+        -------
+        ContrastResult
+
         Raises
         ------
         RequestError
@@ -306,6 +309,15 @@ class RegressionResult(LinearResult, ABC):
         ----------
         r_matrix : str, (k, d) array_like, or a pair
             As in `t_test`. What depends on levels without rows is not tested.
+
+        Returns
+        -------
+        FTestResult
+
+        Raises
+        ------
+        RequestError
+            For a combination that cannot be read.
         """
         matrix, values, names = read_constraints(r_matrix, self.terms)
         hypothesis = " and ".join(f"{n} = {v:g}" for n, v in zip(names, values, strict=True))
@@ -327,12 +339,23 @@ class RegressionResult(LinearResult, ABC):
     def wald_test(
         self, r_matrix: Constraints, *, use_f: bool = True, scalar: bool = True
     ) -> FTestResult:
-        """`f_test` by the name it also has in statsmodels; `use_f` and `scalar` can only be True.
+        """`f_test` by the name it also has in statsmodels.
+
+        Parameters
+        ----------
+        r_matrix : str, (k, d) array_like, or a pair
+            As in `t_test`.
+        use_f, scalar : bool
+            True.
+
+        Returns
+        -------
+        FTestResult
 
         Raises
         ------
         RequestError
-            Otherwise: with noise, the statistic has no chi-square law.
+            For other options: with noise, the statistic has no chi-square distribution.
         """
         if use_f is not True or scalar is not True:
             raise RequestError(
@@ -365,9 +388,13 @@ class RegressionResult(LinearResult, ABC):
         """Covariance (d, d) of the coefficients' errors, infinite where `bse` is."""
 
     def cov_params(self) -> pd.DataFrame:
-        """Covariance of the coefficients' errors (d, d), sampling and privacy together.
+        """Covariance of the coefficients' errors, sampling and privacy together.
 
-        Its diagonal holds the squares of `bse`; infinite if those are.
+        Returns
+        -------
+        DataFrame
+            (d, d), with the terms as index and columns. The diagonal holds the squares of `bse`;
+            infinite if those are.
         """
         import pandas as pd
 
@@ -445,6 +472,11 @@ class LinkedResult(RegressionResult, ABC):
             Of pandas, polars or Arrow. In original units; numbers within the schema's bounds,
             levels by their labels or as the table stores them. A single value is repeated.
 
+        Returns
+        -------
+        EstimateResult
+            With terms "0", "1", ...
+
         Raises
         ------
         RequestError
@@ -456,7 +488,17 @@ class LinkedResult(RegressionResult, ABC):
         return self._predicted(self._combined(f"Predicted means, {self.title}", names, predicted))
 
     def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
-        """Predicted means (m,) alone; see `get_prediction`, which has their intervals."""
+        """Predicted means alone; `get_prediction` has their intervals.
+
+        Parameters
+        ----------
+        exog : DataFrame or mapping of column name to values
+            As in `get_prediction`, which raises the same errors.
+
+        Returns
+        -------
+        (m,) float64
+        """
         return np.asarray(self.link.mean(self._at(exog).estimates))
 
 
@@ -547,8 +589,7 @@ class FTestResult(HypothesisResult):
         """The statistic, by statsmodels' name."""
         return self.statistic
 
-    def to_frame(self) -> pd.DataFrame:
-        """One row: hypothesis, alternative, statistic, p-value and degrees of freedom."""
+    def to_frame(self) -> pd.DataFrame:  # noqa: D102, inherited
         return super().to_frame().assign(df_num=self.df_num, df_denom=self.df_denom)
 
     def _evidence(self) -> str:
@@ -606,7 +647,7 @@ class Prediction(Result):
         """True."""
         return True
 
-    def intervals_frame(
+    def intervals_frame(  # noqa: D102, inherited
         self,
         *,
         alpha: float = 0.05,
@@ -614,7 +655,6 @@ class Prediction(Result):
         target: Target = "population",
         simultaneous: bool = False,
     ) -> pd.DataFrame:
-        """Frame of the intervals of the predicted means."""
         return self.mean.intervals_frame(
             alpha=alpha, method=method, target=target, simultaneous=simultaneous
         )
@@ -660,7 +700,16 @@ class Prediction(Result):
     ) -> pd.DataFrame:
         """One row per prediction, with the columns of statsmodels.
 
-        For the private table there are means only, and noise is their only error.
+        Parameters
+        ----------
+        alpha, method, target :
+            As in `conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            Columns mean, mean_se, mean_ci_lower, mean_ci_upper, obs_ci_lower and obs_ci_upper. For
+            the private table the first four, and noise is the only error.
         """
         import pandas as pd
 
@@ -675,11 +724,20 @@ class Prediction(Result):
         return frame.assign(obs_ci_lower=new[:, 0], obs_ci_upper=new[:, 1])
 
     def summary_frame(self, *, alpha: float = 0.05, method: Method = "noise_aware") -> pd.DataFrame:
-        """`to_frame` by statsmodels' name."""
+        """`to_frame` for the population, by statsmodels' name.
+
+        Parameters
+        ----------
+        alpha, method :
+            As in `conf_int`.
+
+        Returns
+        -------
+        DataFrame
+        """
         return self.to_frame(alpha=alpha, method=method)
 
-    def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:
-        """Text table of `to_frame` with noise-aware intervals."""
+    def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:  # noqa: D102, inherited
         return self._page(alpha, target).text()
 
     def _repr_html_(self) -> str:

@@ -220,16 +220,21 @@ class ElasticNetResult(Cached, Result):
         return f"{counted(kept, 'coefficient')} at penalty {significant(self.alpha)}"
 
     def support(self, *, alpha: float = 0.05) -> pd.DataFrame:
-        """Columns term, estimate, verdict: what is certain of the private table's own solution.
+        """Verdicts on which coefficients of the private table's own solution are zero.
 
-        "in": its coefficient is not zero, and has the sign of the estimate; "out": it is zero;
-        "undecided". All verdicts hold together with probability 1 - alpha over the privacy noise,
-        whatever the data.
+        All verdicts hold together with probability 1 - alpha over the privacy noise, whatever the
+        data.
 
         Parameters
         ----------
         alpha : float
             Error probability of all verdicts together; the penalty is the attribute of that name.
+
+        Returns
+        -------
+        DataFrame
+            Columns term, estimate and verdict. "in": the coefficient is not zero, and has the sign
+            of the estimate; "out": it is zero; "undecided".
         """
         import pandas as pd
 
@@ -284,7 +289,19 @@ class ElasticNetResult(Cached, Result):
         )
 
     def path_in_units(self, size: int = 50) -> tuple[Floats, Floats]:
-        """Penalties (size,) of `path`, decreasing, and coefficients (size, d) in unit scale."""
+        """`path` in unit scale, as arrays.
+
+        Parameters
+        ----------
+        size : int
+            Number of penalties, from 2 to 1,000.
+
+        Returns
+        -------
+        penalties : (size,) float64
+            Decreasing.
+        coefficients : (size, d) float64
+        """
         check_whole("size", size, 2, 1_000)
         largest = self.moments.largest_penalty / self.l1_ratio
         alphas = np.geomspace(largest, _LEAST_PENALTY * largest, size)
@@ -311,11 +328,28 @@ class ElasticNetResult(Cached, Result):
         return np.asarray(self.design.half_range * predicted)
 
     def to_frame(self) -> pd.DataFrame:
-        """As `support`."""
+        """`support` at an alpha of 0.05.
+
+        Returns
+        -------
+        DataFrame
+        """
         return self.support()
 
     def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:
-        """Text table of `support`; `target` has no effect, as verdicts are on the table."""
+        """Text table of `support`.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of all verdicts together.
+        target : {"population", "table"}
+            Without effect: verdicts are about the table.
+
+        Returns
+        -------
+        str
+        """
         check_target(target)
         return self._page(alpha).text()
 

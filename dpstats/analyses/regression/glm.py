@@ -360,6 +360,10 @@ class GeneralisedResult(ScoreResult, LinkedResult):
         Of a number: the mean derivative of the predicted mean, per original unit; where the formula
         has ``log(wage)``, per unit of that logarithm, in a row of that name. Of a level: the mean
         difference between all rows at this level and all rows at the baseline.
+
+        Returns
+        -------
+        EstimateResult
         """
         return self._margeff
 
@@ -702,7 +706,7 @@ class Logistic(Generalised):
         return result
 
     def advice(self, schema: Schema) -> str:
-        """What to change in the schema before a release, which even rows do not show."""
+        """Advice on the schema that a preview with even rows does not show; "" for none."""
         model = self._model(schema)
         return model.few_bins if isinstance(model, BinnedModel) else ""
 

@@ -179,7 +179,7 @@ class BinnedModel:
 
     @property
     def few_bins(self) -> str:
-        """What to change where a number has few bins of several values; else empty."""
+        """Advice where a number has few bins of several values; "" for none."""
         few = [f"{c.value_bins} bins of {c.name}" for c in self._wide if c.value_bins < _FEW_BINS]
         if not few:
             return ""

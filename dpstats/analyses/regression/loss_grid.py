@@ -355,7 +355,7 @@ class LossGridResult(Result):
         return Widths(self.terms, np.diff(np.asarray(self.conf_int(alpha=alpha)))[:, 0], ranges)
 
     def conf_int(self, *, alpha: float = USUAL_ALPHA, target: Target = "table") -> Named:
-        """Least and largest value of each parameter over the certified set, (p, 2).
+        """Least and largest value of each parameter over the certified set.
 
         They hold jointly with probability 1 - alpha, for any data.
 
@@ -364,6 +364,10 @@ class LossGridResult(Result):
         alpha : float
         target : {"table", "population"}
             Minimisers of the mean loss of the private table, or of the population's.
+
+        Returns
+        -------
+        (p, 2) Named
         """
         return Named(self._near(alpha, target).hull, self.terms)
 
@@ -387,6 +391,10 @@ class LossGridResult(Result):
             In the order of `terms`.
         alpha : float
         target : {"table", "population"}
+
+        Returns
+        -------
+        bool
 
         Raises
         ------
@@ -428,7 +436,18 @@ class LossGridResult(Result):
         return frame.assign(**bounds, possible=near.possible(near.points))
 
     def to_frame(self, *, alpha: float = USUAL_ALPHA) -> pd.DataFrame:
-        """Columns term, estimate, and the limits for the table and for the population."""
+        """Estimates with certified intervals for the table and for the population.
+
+        Parameters
+        ----------
+        alpha : float
+            As in `conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            Columns term, estimate, table_low, table_high, population_low and population_high.
+        """
         import pandas as pd
 
         table = np.asarray(self.conf_int(alpha=alpha, target="table")).T
@@ -440,13 +459,18 @@ class LossGridResult(Result):
         })  # fmt: skip
 
     def summary(self, *, alpha: float = USUAL_ALPHA, target: Target = "table") -> str:
-        """Text table with the certified intervals for the table and for the population.
+        """Text of `to_frame`.
 
         Parameters
         ----------
         alpha : float
+            As in `conf_int`.
         target : {"table", "population"}
             Named in the footer; both are printed.
+
+        Returns
+        -------
+        str
         """
         return self._page(alpha, target).text()
 

@@ -433,6 +433,10 @@ class OLSResult(RegressionResult):
             levels by their labels or as the table stores them. A single value is repeated.
             It must be given: a release keeps no rows.
 
+        Returns
+        -------
+        Prediction
+
         Raises
         ------
         RequestError
@@ -449,7 +453,17 @@ class OLSResult(RegressionResult):
         return Prediction(mean.title, mean, responses)
 
     def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
-        """Predicted means (m,) alone; see `get_prediction`, which has their intervals."""
+        """Predicted means alone; `get_prediction` has their intervals.
+
+        Parameters
+        ----------
+        exog : DataFrame or mapping of column name to values
+            As in `get_prediction`, which raises the same errors.
+
+        Returns
+        -------
+        (m,) float64
+        """
         return self.get_prediction(exog).predicted_mean
 
     def _along(self, matrix: Floats) -> LinearIntervals:

@@ -820,6 +820,16 @@ class WeightedRegression(SurveyResult, LinkedResult):
     ) -> pd.DataFrame:
         """Exponentials of the coefficients of `Logistic` and of their intervals.
 
+        Parameters
+        ----------
+        alpha, method, target :
+            As in `conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            Columns odds_ratio, conf_low and conf_high, with the terms as index.
+
         Raises
         ------
         RequestError
@@ -832,6 +842,16 @@ class WeightedRegression(SurveyResult, LinkedResult):
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
         """Exponentials of the coefficients of `Poisson` and of their intervals.
+
+        Parameters
+        ----------
+        alpha, method, target :
+            As in `conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            Columns rate_ratio, conf_low and conf_high, with the terms as index.
 
         Raises
         ------

@@ -235,7 +235,13 @@ class RaoScottResult(HypothesisResult):
         return super().headline + known
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per cell, with the level of each column of the table after its name."""
+        """One row per cell.
+
+        Returns
+        -------
+        DataFrame
+            Columns cell, one of levels for each column of the table, share, expected and residual.
+        """
         return with_levels(self._shares(), self.tables, "cell")
 
     def _shares(self) -> pd.DataFrame:
@@ -252,6 +258,11 @@ class RaoScottResult(HypothesisResult):
         *columns : str
             All columns of the table: the last one across, the others down.
         values : {"share", "expected", "residual"}
+
+        Returns
+        -------
+        DataFrame
+            The levels of the last column across, those of the others as index.
 
         Raises
         ------

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from dpstats.checks import Alternative, Target
 from dpstats.error_rates import bonferroni
 from dpstats.errors import RequestError
 from dpstats.measured.view import ReleaseView
-from dpstats.results.estimates import EstimateResult, estimated
+from dpstats.results.estimates import estimated
 from dpstats.results.rendering import shown_df
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class WeightedSurvivalResult(ByDesign, SurvivalResult):
             every[i, g * edges : g * edges + len(weights)] = weights
         return self._own.combined(every, constant, ends)
 
-    def cumulative_hazard(self) -> EstimateResult:
+    def cumulative_hazard(self) -> NoReturn:
         """Refused: ask for the curves.
 
         Raises

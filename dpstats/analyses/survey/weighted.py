@@ -736,6 +736,10 @@ class SurveyResult(ByDesign):
         Of ratios their numerators, from sums of weights. Where the sum of all weights is public
         (``total=`` of the design), `capped_share` says how much weight above the cap is missing.
 
+        Returns
+        -------
+        SurveyResult
+
         Raises
         ------
         RequestError
@@ -763,8 +767,7 @@ class SurveyResult(ByDesign):
             parts.append(Estimates(estimand, part.totals))
         return result_of(f"Totals: {self.title}", parts, self.rows, self.budget, self.notes)
 
-    def to_frame(self, **options: Any) -> pd.DataFrame:
-        """One row per parameter, with its degrees of freedom; see `EstimateResult.to_frame`."""
+    def to_frame(self, **options: Any) -> pd.DataFrame:  # noqa: D102, inherited
         return super().to_frame(**options).assign(df=np.asarray(self.degrees_of_freedom))
 
 

@@ -52,8 +52,7 @@ class LogRankResult(HypothesisResult):
     observed: Named = field(kw_only=True)
     expected: Named = field(kw_only=True)
 
-    def to_frame(self) -> pd.DataFrame:
-        """One row: hypothesis, alternative, statistic, degrees of freedom and p-value."""
+    def to_frame(self) -> pd.DataFrame:  # noqa: D102, inherited
         frame = super().to_frame()
         both = self.df if isinstance(self.df, tuple) else (self.df,)
         for place, (name, df) in enumerate(zip(("df", "df_denom"), both, strict=False), 3):

@@ -239,6 +239,10 @@ class SurvivalResult(EstimateResult):
         ----------
         times : float or sequence of float
 
+        Returns
+        -------
+        EstimateResult
+
         Raises
         ------
         RequestError
@@ -348,6 +352,11 @@ class SurvivalResult(EstimateResult):
         horizon : float or date
             A declared edge that the curves reach.
 
+        Returns
+        -------
+        EstimateResult
+            One parameter per group whose curve reaches the horizon.
+
         Raises
         ------
         RequestError
@@ -393,6 +402,10 @@ class SurvivalResult(EstimateResult):
             One of them: a declared edge, see `survival_at` and `restricted_mean`.
         adjust : {"holm", "fdr_bh", "none"}
             Of the p-values, for the number of pairs.
+
+        Returns
+        -------
+        PairwiseResult
 
         Raises
         ------
@@ -441,6 +454,10 @@ class SurvivalResult(EstimateResult):
         ----------
         strata : str or sequence of str, optional
             Columns of `by` within whose levels the others are compared.
+
+        Returns
+        -------
+        LogRankResult
 
         Raises
         ------

@@ -177,7 +177,7 @@ class ChiSquareResult(Cached, HypothesisResult):
         target: Target = "population",
         simultaneous: bool = False,
     ) -> Floats:
-        """Interval (2,) for the effect size at level 1 - alpha.
+        """Interval for the effect size at level 1 - alpha.
 
         There are two: the noise-aware interval for the population's effect, and the certified
         interval for the private table's own effect, which is that of the statistic on the scale of
@@ -187,6 +187,10 @@ class ChiSquareResult(Cached, HypothesisResult):
         ----------
         alpha, method, target, simultaneous :
             As in `EstimateResult.conf_int`; the last is ignored, as there is one interval.
+
+        Returns
+        -------
+        (2,) float64
 
         Raises
         ------
@@ -215,7 +219,14 @@ class ChiSquareResult(Cached, HypothesisResult):
         return super().lacking(method, target)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per cell, with the level of each column of the table after its name."""
+        """One row per cell.
+
+        Returns
+        -------
+        DataFrame
+            Columns cell, one of levels for each column of the table, observed, expected and
+            residual.
+        """
         return with_levels(self._counts(), self.tables, "cell")
 
     def _counts(self) -> pd.DataFrame:
@@ -240,6 +251,11 @@ class ChiSquareResult(Cached, HypothesisResult):
         values : {"observed", "expected", "residual"}
             Noisy counts, those expected under the null hypothesis, or standardised residuals.
 
+        Returns
+        -------
+        DataFrame
+            The levels of the last column across, those of the others as index.
+
         Raises
         ------
         RequestError
@@ -262,6 +278,10 @@ class ChiSquareResult(Cached, HypothesisResult):
             For the private table: the certified verdict, and the certified interval for its effect.
         most : int
             Largest number of cells to print; `to_frame` has them all.
+
+        Returns
+        -------
+        str
         """
         check_target(target)
         return self._page(target, alpha, most).text()

@@ -500,7 +500,7 @@ class Independence:
         return group
 
     def _within(self, schema: Schema) -> str:
-        """What titles say of the strata or of the subgroup."""
+        """End of titles that names the strata or the subgroup."""
         if self._strata(schema):
             return f" within levels of {self.given}"
         return "" if self.given is None else f", given {self.given}"

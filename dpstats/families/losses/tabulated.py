@@ -121,6 +121,11 @@ class TabulatedLoss:
     Make it with `TabulatedLoss.of`, from a Python function; plans and releases hold the table, as
     whole numbers, and no code.
 
+    Attributes
+    ----------
+    losses : TabulatedLosses
+        The table, with its columns and its grid.
+
     Examples
     --------
     >>> import dpstats as dps
@@ -164,6 +169,10 @@ class TabulatedLoss:
         lipschitz : mapping of parameter to float, optional
             Bounds on the slope in each parameter. With neither, results are about the minimum over
             the grid points alone.
+
+        Returns
+        -------
+        TabulatedLoss
 
         Raises
         ------

@@ -52,12 +52,43 @@ class Cells:
 
     @staticmethod
     def table(schema: Schema, columns: Sequence[str]) -> Table:
-        """All cells of the contingency table of some columns."""
+        """All cells of the contingency table of some columns.
+
+        Parameters
+        ----------
+        schema : Schema
+        columns : sequence of str
+
+        Returns
+        -------
+        Table
+
+        Raises
+        ------
+        RequestError
+            For columns that are unknown or named twice.
+        """
         return Table(_chosen(schema, columns))
 
     @staticmethod
     def condition(schema: Schema, text: str) -> Indicator:
-        """The count of rows for which a condition holds."""
+        """The count of rows for which a condition holds.
+
+        Parameters
+        ----------
+        schema : Schema
+        text : str
+            Such as ``"smoker and region == 'north'"``.
+
+        Returns
+        -------
+        Indicator
+
+        Raises
+        ------
+        ConditionError
+            For a condition that cannot be read or measured.
+        """
         return Indicator(read_condition(text, schema), " ".join(text.split()))
 
     @staticmethod
@@ -66,6 +97,21 @@ class Cells:
 
         One block per function: a row moves each of M functions by at most one and can move all of
         them together, so M single blocks claim exactly the sensitivity of the whole, M.
+
+        Parameters
+        ----------
+        schema : Schema
+        columns : sequence of str
+        degree : int
+
+        Returns
+        -------
+        list of Indicator
+
+        Raises
+        ------
+        RequestError
+            For columns that are not Boolean or have a missing level, or a degree out of range.
         """
         chosen = _chosen(schema, columns)
         check_degree(degree, chosen)
