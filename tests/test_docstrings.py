@@ -3,11 +3,11 @@
 import doctest
 import importlib
 import inspect
-import re
 from pathlib import Path
 
 import pytest
 from matplotlib import pyplot
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 import dpstats as dps
 
@@ -17,9 +17,13 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 @pytest.fixture
-def elsewhere(tmp_path, monkeypatch):
+def elsewhere(tmp_path, monkeypatch, fast):
     """Where examples may write files and draw."""
     monkeypatch.chdir(tmp_path)
+    if fast:  # examples show nothing of a density; tests/plots are of the layout
+        monkeypatch.setattr("dpstats.rows.generator.CANDIDATES", 300)
+        monkeypatch.setattr("dpstats.rows.loglinear.FIT_ROWS", 300)
+        monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda self, figure: None)
     pyplot.switch_backend("Agg")
     yield
     pyplot.close("all")
@@ -52,51 +56,3 @@ def public():
 
 def test_public_names_have_an_example():
     assert [name for name, value in public() if ">>>" not in value.__doc__] == []
-
-
-# Methods that only dpstats itself calls, and those of files, which `save` and `load` show.
-INTERNAL = {
-    "asking", "check", "check_kept", "check_reference", "costing", "declaring", "from_dict",
-    "fitted", "from_members", "joined", "lacking", "preview_widths",
-    "single_test", "summary_lines", "to_bytes", "to_dict", "to_members",
-}  # fmt: skip
-OPENED = (
-    dps.Accuracy, dps.Bounds, dps.Draws, dps.Ledger, dps.Measurements, dps.Plan, dps.Pooled,
-    dps.Radius, dps.Release,
-)  # fmt: skip
-
-
-def code_of(docstring):
-    """The lines of its examples."""
-    return "\n".join(re.findall(r"^\s*(?:>>>|\.\.\.) (.*)$", docstring or "", re.MULTILINE))
-
-
-def is_method(value):
-    """Not a property, nor one of classes that are written in C."""
-    return inspect.isfunction(value) or inspect.ismethod(value)
-
-
-def methods():
-    """What people call on results, releases and the like: the classes that have it, by method."""
-    classes = [v for _, v in public() if inspect.isclass(v) and not hasattr(v, "_is_protocol")]
-    classes = [c for c in classes if issubclass(c, (dps.Result, *OPENED))]
-    found = {}
-    for cls in classes:
-        family = [c for c in {*classes, *cls.__mro__} if issubclass(c, cls) or issubclass(cls, c)]
-        for name, method in inspect.getmembers(cls, is_method):
-            owner = next(c for c in cls.__mro__ if name in vars(c))
-            ours = owner.__module__.startswith("dpstats") and method.__doc__
-            if ours and not name.startswith("_") and name not in INTERNAL:
-                found.setdefault(f"{owner.__name__}.{name}", set()).update(family)
-    return found
-
-
-def test_methods_that_people_call_have_an_example():
-    """In their own docstring, or in that of a class that has them."""
-    without = []
-    for method, family in methods().items():
-        name = method.partition(".")[2]
-        texts = [c.__doc__ for c in family] + [getattr(c, name, None).__doc__ for c in family]
-        if not any(f".{name}(" in code_of(text) for text in texts):
-            without.append(method)
-    assert without == []

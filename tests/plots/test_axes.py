@@ -3,14 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib import pyplot
 
 import dpstats as dps
 from dpstats.errors import RequestError
 from dpstats.plots.axes import (
-    add_legend,
     labels_of,
-    titled,
 )
 
 ODD = ["a name of forty characters, or even more", "収入", "$x^{$", "plain"]
@@ -56,21 +53,3 @@ def test_names_are_shortened_or_numbered():
     assert labels_of(ODD) == ["a name of …even more", "column 2", r"\$x^{\$", "plain"]
     lines = labels_of([ODD[0]], lines=2)
     assert lines == ["a name of forty\ncharacters, or even more"]
-
-
-def test_titles_and_legends_stay_in_the_figure():
-    """Also beside long names, which push the axes to the right."""
-    figure, drawn = pyplot.subplots(1, 2, squeeze=False, layout="constrained", figsize=(6, 3))
-    for ax in drawn[0]:
-        for label in ("sampling and privacy noise", "noisy answers", "synthetic rows"):
-            ax.plot([0, 1], [0, 1], label=label)
-        ax.set_yticks([0, 1], ["retired or in education", "employed, part time"])
-        titled(ax, "y ~ " + " + ".join(f"column{i}" for i in range(9)))
-        add_legend(ax, ncols=3)
-    figure.draw_without_rendering()
-    for ax in drawn[0]:
-        legend = ax.get_legend()
-        for part in (ax.title, legend):
-            box = part.get_window_extent()
-            assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
-        assert legend.get_window_extent().y1 < ax.get_window_extent().y0

@@ -73,16 +73,6 @@ def test_departures_are_those_of_the_certificate(release):
     np.testing.assert_array_equal(whole.lines[0].get_xdata(), ax.lines[0].get_xdata())
 
 
-def test_a_large_table_shows_a_scale_in_place_of_numbers():
-    many = [str(i) for i in range(13)]
-    schema = dps.Schema([dps.Category("a", many), dps.Boolean("b")])
-    plan = dps.plan(schema, {"t": dps.Marginals(["a", "b"])}, budget=dps.PureDP(9))
-    rows = pd.DataFrame({"a": [many[i % 13] for i in range(260)], "b": True})
-    ax = closed(dps.plots.table(dps.release(plan, rows, m=50, k=50, rng=0), "a", "b"))
-    assert not ax.texts
-    assert len(ax.figure.axes) == 2
-
-
 def test_what_cannot_be_drawn_is_refused(release):
     with pytest.raises(dps.NotMeasuredError, match="cannot answer"):
         dps.plots.table(release, "pay", "smoker")
@@ -92,19 +82,6 @@ def test_what_cannot_be_drawn_is_refused(release):
         dps.plots.margin("release.zip", "region")
     with pytest.raises(dps.RequestError, match=r"needs a release or a certificate.*got str"):
         dps.plots.departures("release.zip")
-
-
-def test_labels_of_many_rows_do_not_cover_each_other():
-    levels = [f"a level with a name of two lines {i}" for i in range(30)]
-    schema = dps.Schema([dps.Category("a", levels)])
-    plan = dps.plan(schema, {"t": dps.Marginals(["a"], 1)}, budget=dps.PureDP(9))
-    rows = pd.DataFrame({"a": levels * 40})
-    release = dps.release(plan, rows, m=100, k=100)
-    ax = closed(dps.plots.margin(release, "a"))
-    boxes = [label.get_window_extent() for label in ax.get_yticklabels()]
-    places = sorted((box.y0, box.y1) for box in boxes)
-    assert len(places) == 30
-    assert all(above[0] > below[1] for below, above in itertools.pairwise(places))
 
 
 def test_labels_that_do_not_fit_are_left_out():

@@ -163,22 +163,6 @@ def test_an_interrupt_while_noise_is_drawn_waits_until_the_answers_are_on_disk(
     assert spent() == 1
 
 
-def test_a_signal_that_is_ignored_stays_ignored(folder, monkeypatch):
-    """Such as SIGHUP under nohup."""
-
-    def hung_up(scale, size):
-        os.kill(os.getpid(), signal.SIGHUP)
-        return np.zeros(size, dtype=np.int64)
-
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with _noise_from(hung_up):
-            assert main([*RELEASE, "-o", "out.zip"]) == DONE
-        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
 def test_an_interrupt_while_rows_are_read_stops_at_once_and_spends_nothing(
     folder, monkeypatch, capsys
 ):
@@ -245,25 +229,6 @@ def test_force_replaces_no_ledger_and_no_measurements_without_a_release(folder, 
             dps.Measurements.load("other.zip").save(output, overwrite=True)
     dps.Measurements.load("paid.zip").save("paid.zip", overwrite=True)  # the same once more
     assert spent() == 0
-
-
-@pytest.mark.parametrize(("name", "place"), [
-    ("SIGTERM", "private.measure.exact_sums"), ("SIGHUP", "synthesis.synthesize"),
-])  # fmt: skip
-def test_a_run_that_is_stopped_leaves_no_temporary_file(folder, monkeypatch, capsys, name, place):
-    number = getattr(signal, name)
-
-    def stop(*arguments, **options):
-        os.kill(os.getpid(), number)
-        raise AssertionError("the signal was to stop this")
-
-    before = signal.getsignal(number)
-    monkeypatch.setattr(f"dpstats.{place}", stop)
-    assert main([*RELEASE, "-o", "out.zip"]) == FAILED
-    assert "interrupted" in capsys.readouterr().err
-    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
-    assert signal.getsignal(number) is before
-    assert Path("out.measurements.zip").exists() == (spent() == 1) == (place[0] == "s")
 
 
 def test_sizes_are_bounded_before_anything_is_spent(folder):

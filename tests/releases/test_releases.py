@@ -1,6 +1,5 @@
 """Releases: what they answer, and files that hold exactly what was released."""
 
-import io
 import json
 import re
 import zipfile
@@ -131,23 +130,14 @@ def test_an_unknown_analysis_takes_nothing_else_with_it(release, saved, monkeypa
     pd.testing.assert_frame_equal(again.to_frame(), release.to_frame())
     assert dict(again.analyses) == ANALYSES
     assert list(again.unread) == ["mine", "later"]
-    for text in (str(again), again._repr_html_(), repr(again)):
-        assert "mine" in text
-        assert "later" in text
+    assert "unknown kind of analysis 'mine'" in str(again)
     for name in ANALYSES:
         np.testing.assert_array_equal(again.infer(name).conf_int(), release.infer(name).conf_int())
-    with pytest.warns(UserWarning, match="cannot be read here") as caught:
+    with pytest.warns(UserWarning, match="cannot be read here"):
         frame = again.intervals()
-    assert len(caught) == 2
     pd.testing.assert_frame_equal(frame, release.intervals())
     with pytest.raises(dps.RequestError, match=r"unknown kind of analysis 'mine'.*dps.register"):
         again.infer("mine")
-    with pytest.raises(dps.RequestError, match=r"unknown keys \['of_a_later_version'\]"):
-        again.infer("later")
-    twice = saved.with_name("twice.zip")
-    again.save(twice)
-    kept = json.loads(every_text(twice)["measurements.json"])["analyses"]
-    assert kept == requests
 
     @dps.register
     @dataclass(frozen=True)
@@ -241,30 +231,6 @@ def test_rows_are_in_random_order_and_carry_a_caution(release, saved):
         frame.sort_values(list(frame)).reset_index(drop=True),
         other.sort_values(list(frame)).reset_index(drop=True),
     )
-
-
-def test_weighted_frame(release):
-    frame = release.to_frame(weighted=True)
-    np.testing.assert_array_equal(frame["_weight"], release.weights)
-    share = frame.loc[frame["height"] >= 1.8, "_weight"].sum()
-    certificate = release.accuracy(of="weights")
-    at = certificate.names.index("height >= 1.8")
-    assert share == pytest.approx(certificate.synthetic[at], abs=1e-12)
-
-
-def test_the_rows_in_the_file_are_those_of_the_frame(release, saved):
-    with zipfile.ZipFile(saved) as archive:
-        assert archive.testzip() is None
-        assert sorted(archive.namelist()) == [
-            "answers.csv", "candidates.csv", "digests.json", "measurements.json", "release.json",
-            "rows.csv",
-        ]  # fmt: skip
-        written = io.BytesIO(archive.read("rows.csv"))
-        rows = pd.read_csv(written, dtype=str)  # no rounding: not every pandas reads all digits
-        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
-    frame = release.to_frame()
-    for name in frame.columns:
-        assert rows[name].tolist() == frame[name].astype(str).tolist()
 
 
 def every_text(path):

@@ -122,22 +122,6 @@ def test_every_analysis_has_its_numbers(hostile, pages):
         assert column.missing_rule() in text
 
 
-def test_the_figure_of_curves_has_room_for_panels_and_for_the_groups_at_risk(hostile):
-    def height(**asked):
-        analysis = dps.Survival("age", **asked)
-        (picture,) = pictures.of_result(hostile, "curves", analysis, hostile.infer(analysis))
-        assert "numbers of rows at risk" in picture.description
-        return picture.height
-
-    region = hostile.schema.names[1]
-    first, _, third = hostile.schema[region].levels
-    kinds = [f"`{region}` == {level!r}" for level in (first, third)]
-    whole = height(event="smoker")
-    assert whole < height(event="smoker", by=region)
-    assert height(event=kinds) == whole  # a colour each, not a panel
-    assert height(event=kinds, by="smoker") > 1.5 * whole
-
-
 def test_an_analysis_or_a_figure_that_fails_leaves_the_others(hostile, monkeypatch):
     def fails(self, analysis):
         if analysis == "wage":
