@@ -23,6 +23,7 @@ def elsewhere(tmp_path, monkeypatch, fast):
     if fast:  # examples show nothing of a density; tests/plots are of the layout
         monkeypatch.setattr("dpstats.rows.generator.CANDIDATES", 300)
         monkeypatch.setattr("dpstats.rows.loglinear.FIT_ROWS", 300)
+        monkeypatch.setattr("dpstats.rows.loglinear.EARLY", 300)
         monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda self, figure: None)
     pyplot.switch_backend("Agg")
     yield

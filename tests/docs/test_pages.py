@@ -46,7 +46,10 @@ NUMBER = re.compile(r"[-+]?(\d[\d.,]*\d|\d)(e[-+]?\d+)?|-?inf")
 # What a fast run has fewer of; `make test-slow` runs all as written.
 FEWER = {
     "vignettes/chi-square.md": {
-        "invent(100_000,": "invent(20_000,",
+        "invent(100_000,": "invent(5_000,",
+        'GoodnessOfFit("education", electorate)': 'GoodnessOfFit("education", electorate, 199)',
+        'Independence("vote", "income")': 'Independence("vote", "income", simulations=199)',
+        'income", given="party")': 'income", given="party", simulations=199)',
         "60, np.random.default_rng()": "10, np.random.default_rng(1)",
         "<= 15).all()": "<= 4).all()",
         '"noisy counts"] > 12': '"noisy counts"] > 1',
@@ -134,6 +137,7 @@ def _folder(tmp_path, monkeypatch, fast):
     if fast:  # tests/plots are of the layout
         monkeypatch.setattr("dpstats.rows.generator.CANDIDATES", 300)
         monkeypatch.setattr("dpstats.rows.loglinear.FIT_ROWS", 300)
+        monkeypatch.setattr("dpstats.rows.loglinear.EARLY", 300)
         monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda self, figure: None)
     yield
     pyplot.close("all")

@@ -35,7 +35,6 @@ ASKED = {
     "pair": dps.Correlation(["age", "bmi"]),
     "spread": dps.Covariance(["age", "bmi"]),
     "shape": dps.PCA(["age", "bmi"]),
-    "standardised": dps.PCA(["age", "bmi"], standardize=True),
     "clipped": dps.PCA(["age", "bmi"], clip_norm=1.0),
     "line": dps.OLS("bmi ~ age + smoker"),
     "robust": dps.OLS("bmi ~ age", cov_type="HC1"),
