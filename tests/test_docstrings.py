@@ -17,10 +17,10 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 @pytest.fixture
-def elsewhere(tmp_path, monkeypatch, fast):
+def elsewhere(tmp_path, monkeypatch, request):
     """Where examples may write files and draw."""
     monkeypatch.chdir(tmp_path)
-    if fast:  # examples show nothing of a density; tests/plots are of the layout
+    if request.config.option.markexpr == "not slow":  # no example shows a density or a layout
         monkeypatch.setattr("dpstats.rows.generator.CANDIDATES", 300)
         monkeypatch.setattr("dpstats.rows.loglinear.FIT_ROWS", 300)
         monkeypatch.setattr("dpstats.rows.loglinear.EARLY", 300)

@@ -72,9 +72,3 @@ def test_levels_with_labels_of_their_own_are_refused():
     counts = pd.Series(["n", "s", "s"]).value_counts()
     with pytest.raises(dps.SchemaError, match="levels of 'g' are a Series with labels"):
         dps.Category("g", counts)
-
-
-def test_weights_of_rows_are_not_weights_of_tables():
-    asked = {"a": dps.Proportion("a")}
-    with pytest.raises(dps.RequestError, match=r"shares=.*weights of rows are not supported"):
-        dps.plan(SCHEMA, asked, budget=dps.PureDP(1), weights=np.ones(3))

@@ -189,13 +189,6 @@ def test_curves_of_groups_run_through_the_edges_with_the_numbers_at_risk(followe
     assert ax.get_xticks().tolist() == [0, 100, 200, 300]
 
 
-def test_between_declared_values_a_curve_is_constant(followed):
-    result = followed.infer("visits")
-    ax = dps.plots.survival(result)
-    assert ax.lines[0].get_drawstyle() == "steps-post"
-    assert ax.lines[0].get_xdata().tolist() == [0, 1, 2, 3][: 1 + result.curves[0].bins]
-
-
 def test_times_that_are_dates_are_shown_as_dates(followed):
     ax = dps.plots.survival(followed.infer("dates"), band=False)
     assert [tick.get_text() for tick in ax.get_xticklabels()] == [

@@ -45,20 +45,6 @@ def test_an_interval_without_an_end_runs_to_the_edge(result):
     np.testing.assert_allclose(first[:, 0], ax.get_xlim())
 
 
-def test_many_terms_are_drawn_in_panels_on_one_scale(result):
-    many, values = [str(i) for i in range(125)], np.arange(125.0)
-
-    class Narrow:
-        def conf_int(self, alpha, method, target):
-            return values - 1, values + 1
-
-    wide = replace(result, terms=many, params=values, sampling_variance=values,
-                   privacy_variance=values, intervals=Narrow())  # fmt: skip
-    axes = dps.plots.forest(wide)
-    assert [len(ax.get_yticks()) for ax in axes] == [42, 42, 41]
-    assert len({ax.get_xlim() for ax in axes}) == 1
-
-
 def test_other_results_and_too_many_parameters_are_refused(result):
     many = [str(i) for i in range(241)]
     zeros = np.zeros(241)

@@ -114,13 +114,6 @@ def test_combined_estimates_agree_with_those_of_the_release(released):
         assert pooled.bse[name] == pytest.approx(own.bse[0], rel=0.35)
 
 
-def test_a_saved_release_gives_the_same_draws(released, tmp_path):
-    release, _ = released
-    release.save(tmp_path / "r.zip")
-    again = dps.load(tmp_path / "r.zip").draws(2, rng=3)
-    pd.testing.assert_frame_equal(again[1], release.draws(2, rng=3)[1])
-
-
 def test_draws_that_cannot_be_made_are_refused(released):
     for count, rng, sentence in [
         (1, 1, "the number of draws must be a whole number of at least 2"),
