@@ -61,7 +61,12 @@ def test_the_request_of_the_page_is_a_plan_in_two_stages(tmp_path):
 
 # What is fewer here than on the pages, whose texts do not say it: rows, candidates, budgets.
 FEWER = {
-    "analyse/compare-groups.md": {"8_000": "2_000", "m=2_000": "m=200"},
+    "analyse/compare-groups.md": {
+        "8_000": "2_000",
+        "m=2_000": "m=200",
+        '["north", "south", "east", "west"]': '["south", "east"]',
+        "[0.4, 0.3, 0.2, 0.1]": "[0.6, 0.4]",
+    },
     "plan/choose-a-budget.md": {
         'Independence("smoker", "region")': 'Independence("smoker", "region", simulations=99)',
         "[0.4, 0.4, 0.2])": "[0.4, 0.4, 0.2], simulations=99)",
@@ -74,6 +79,7 @@ FEWER = {
 def run_page(name):
     """The text of a page, whose blocks have run, and their names."""
     page, scope = (FOLDER / name).read_text("utf-8"), {}
+    assert all(written in page for written in FEWER.get(name, {}))
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         for written, fewer in FEWER.get(name, {}).items():
             block = block.replace(written, fewer)
