@@ -27,7 +27,7 @@ test: .venv/installed-dev check docs-check
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
 test-slow: .venv/installed-dev
-	DPSTATS_VIGNETTES=whole $(BIN)/python -m pytest -m "slow or not slow" -s
+	$(BIN)/python -m pytest -m "slow or not slow" -s
 
 test-lowest: .venv/installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

@@ -15,6 +15,7 @@ from hypothesis import settings
 
 import dpstats as dps
 from dpstats.inference.simulation import draw_from
+from dpstats.planning.previews import simulated
 from dpstats.privacy import noise
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.rows import generator, loglinear
@@ -133,6 +134,16 @@ def pytest_fixture_setup(fixturedef, request):
     name = f"{fixturedef.baseid}::{fixturedef.argname} {number}"
     with _noise_of(name), _densities_of(name, request.config):
         return (yield)
+
+
+@pytest.fixture
+def fast(monkeypatch, request) -> bool:
+    """True unless slow tests run too; then previews simulate one release and not three."""
+    few = request.config.option.markexpr == "not slow"
+    if few:
+        monkeypatch.setattr(simulated, "PRETEND_RELEASES", 1)
+        monkeypatch.setattr(simulated, "_MOST", 3)
+    return few
 
 
 class _Laplace:

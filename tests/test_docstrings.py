@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from matplotlib import pyplot
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 import dpstats as dps
 
@@ -17,9 +18,14 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 @pytest.fixture
-def elsewhere(tmp_path, monkeypatch):
+def elsewhere(tmp_path, monkeypatch, request):
     """Where examples may write files and draw."""
     monkeypatch.chdir(tmp_path)
+    if request.config.option.markexpr == "not slow":  # no example shows a density or a layout
+        monkeypatch.setattr("dpstats.rows.generator.CANDIDATES", 300)
+        monkeypatch.setattr("dpstats.rows.loglinear.FIT_ROWS", 300)
+        monkeypatch.setattr("dpstats.rows.loglinear.EARLY", 300)
+        monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda self, figure: None)
     pyplot.switch_backend("Agg")
     yield
     pyplot.close("all")

@@ -1,13 +1,11 @@
 """The examples of the README and of the vignettes run as written."""
 
-import os
 import re
 import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from matplotlib import pyplot
 
 import dpstats as dps
 from dpstats.cli import DONE, main
@@ -15,8 +13,6 @@ from dpstats.cli import DONE, main
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 START = ROOT / "docs" / "getting-started.md"
-VIGNETTES = sorted((ROOT / "vignettes").glob("*.md"))
-LONG = {"large-table"}  # `make docs` runs it too, when it changes
 GRAPHS = ROOT / "docs" / "explanation" / "inference" / "graphical-models.md"
 
 
@@ -33,7 +29,7 @@ def run(path, code, scope):
 
 
 @pytest.fixture
-def examples(tmp_path, monkeypatch):
+def examples(tmp_path, monkeypatch, fast):
     """A copy of the folder, in which a document's commands run."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path / "examples")
@@ -62,8 +58,6 @@ def test_the_readme_runs_in_the_folder_of_its_example(examples, capsys):
     assert scope["release_of_hidden_n"].measurements.count is not None
     assert scope["release"].measurements.count is None
     run(README, analyst, scope)
-    printed = capsys.readouterr().out
-    assert "delta" in printed
     rows = pd.read_csv("survey.csv")
     truth = (rows["smoker"].dropna() == "yes").mean()
     low, high = scope["release"].infer("smoking").conf_int(alpha=1e-6)
@@ -95,7 +89,6 @@ def test_getting_started_runs_as_written(examples, capsys):
         assert main(command.split()) == DONE, command
     printed = capsys.readouterr().out
     assert "rows invented from guesses of every column" in " ".join(printed.split())
-    assert "likely unbounded" not in printed
     assert "least epsilon" in printed
     assert (examples / "curve.svg").exists()
     assert (examples / "report.html").exists()
@@ -103,27 +96,6 @@ def test_getting_started_runs_as_written(examples, capsys):
     run(START, code, scope)
     assert 0 < scope["low"] < scope["high"] < 1
     assert dps.Ledger.open("pums.ledger").spent == 1
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, marks=[pytest.mark.slow] if path.stem in LONG else [], id=path.stem)
-        for path in VIGNETTES
-    ],
-)
-def test_vignette(path, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    if os.environ.get("DPSTATS_VIGNETTES") != "whole":  # one pretend release per preview, not three
-        monkeypatch.setattr("dpstats.planning.previews.simulated.PRETEND_RELEASES", 1)
-        monkeypatch.setattr("dpstats.planning.previews.simulated._MOST", 3)
-    blocks = fences(path, "python")
-    assert len(blocks) == path.read_text("utf-8").count("```python")
-    scope = {}
-    for block in blocks:
-        run(path, block, scope)
-    assert pyplot.get_fignums(), "no figure"
-    pyplot.close("all")
 
 
 def test_the_page_on_graphs_shows_what_its_code_prints(tmp_path, monkeypatch, capsys):

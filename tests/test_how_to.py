@@ -40,7 +40,7 @@ def ages(n, seed=0):
     return pd.DataFrame({"age": rng.gamma(4, 11, n).clip(0, 120)})
 
 
-def test_the_page_shows_the_file(example, capsys):
+def test_the_page_shows_the_file(example, capsys, fast):
     first, *others = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)
     assert first == FILE.read_text("utf-8")
     assert f"[{FILE.name}]({FILE.name})" in PAGE.read_text("utf-8")
@@ -59,19 +59,38 @@ def test_the_request_of_the_page_is_a_plan_in_two_stages(tmp_path):
     assert isinstance(plan.schema["ill"], dps.Boolean)
 
 
+# What is fewer here than on the pages, whose texts do not say it: rows, candidates, budgets.
+FEWER = {
+    "analyse/compare-groups.md": {
+        "8_000": "2_000",
+        "m=2_000": "m=200",
+        '["north", "south", "east", "west"]': '["south", "east"]',
+        "[0.4, 0.3, 0.2, 0.1]": "[0.6, 0.4]",
+    },
+    "plan/choose-a-budget.md": {
+        'Independence("smoker", "region")': 'Independence("smoker", "region", simulations=99)',
+        "[0.4, 0.4, 0.2])": "[0.4, 0.4, 0.2], simulations=99)",
+        "curve(n=5_000)": "curve(budgets=[0.5, 1], n=5_000)",
+    },
+    "plan/plan-from-guesses.md": {"release(plan, rows)": "release(plan, rows, m=200)"},
+}
+
+
 def run_page(name):
-    """The text of a page, whose blocks have run."""
+    """The text of a page, whose blocks have run, and their names."""
     page, scope = (FOLDER / name).read_text("utf-8"), {}
+    assert all(written in page for written in FEWER.get(name, {}))
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        for written, fewer in FEWER.get(name, {}).items():
+            block = block.replace(written, fewer)
         exec(block, scope)
-    return page
+    return page, scope
 
 
-def test_the_page_on_groups_runs_and_its_request_is_its_schema(capsys, tmp_path):
-    page = run_page("analyse/compare-groups.md")
+def test_the_page_on_groups_runs_and_its_request_is_its_schema(capsys, tmp_path, fast):
+    page, _ = run_page("analyse/compare-groups.md")
     printed = capsys.readouterr().out
-    for text in ("Welch's F", "north - west", "C(region, Treatment('south'))[T.east]"):
-        assert text in printed
+    assert "C(region, Treatment('south'))[T.east]" in printed
     (request,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
     (tmp_path / "request.toml").write_text(request)
     plan = load_request(tmp_path / "request.toml")
@@ -82,14 +101,14 @@ def test_the_page_on_groups_runs_and_its_request_is_its_schema(capsys, tmp_path)
 
 
 def test_the_page_on_the_schema_shows_what_is_printed(capsys):
-    page = run_page("plan/check-the-schema.md")
+    page, _ = run_page("plan/check-the-schema.md")
     printed = capsys.readouterr().out
     assert printed.startswith("Fit of the schema")
     assert f"```\n{printed}```" in page
 
 
 def test_the_page_on_rules_declares_the_same_in_code_and_in_a_file(tmp_path, capsys):
-    page = run_page("plan/rules.md")
+    page, _ = run_page("plan/rules.md")
     assert capsys.readouterr().out.startswith("rule 1: never age < 15 and marital != 'never'")
     rules, totals = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
     columns = "".join(f"[[column]]\nname = '{name}'\n{rest}\n" for name, rest in {
@@ -113,7 +132,7 @@ def test_the_page_on_audits_runs(tmp_path, monkeypatch, capsys):
     assert main(["audit", "plan.json", "--draws", "100", "--json"]) == DONE
 
 
-def test_it_can_be_inferred_from_rows_alone(example):
+def test_it_can_be_inferred_from_rows_alone(example, monkeypatch):
     plan = dps.plan(SCHEMA, {"t": example.TrimmedMean("age")}, budget=dps.PureDP(1))
     release = dps.release(plan, ages(2_000), m=300, rng=1)
     radius = release.radius("t")
@@ -124,10 +143,11 @@ def test_it_can_be_inferred_from_rows_alone(example):
     assert low < float(release.infer("t").params[0]) < high
     with pytest.raises(dps.RequestError, match="only a radius"):
         found.conf_int(method="noise_aware")
-
-
-def test_it_keeps_the_contract(example):
-    dps.testing.check_analysis(example.TrimmedMean("age", 0.2), SCHEMA, ages(800))
+    monkeypatch.setattr(example.TrimmedMeanIntervals, "from_bounds", False)
+    with pytest.raises(dps.RequestError, match="only a radius of the noise is known"):
+        dps.corrected.infer(
+            example.TrimmedMean("age"), release.to_frame(), radius=radius, schema=SCHEMA
+        )
 
 
 def test_without_certified_intervals_it_keeps_the_contract_too(example, monkeypatch):
@@ -136,7 +156,7 @@ def test_without_certified_intervals_it_keeps_the_contract_too(example, monkeypa
         "certified",
         lambda self, alpha, target: (np.array([-np.inf]), np.array([np.inf])),
     )
-    dps.testing.check_analysis(example.TrimmedMean("age", 0.2), SCHEMA, ages(800))
+    dps.testing.check_analysis(example.TrimmedMean("age", 0.2), SCHEMA, ages(200))
     plan = dps.plan(SCHEMA, {"t": example.TrimmedMean("age")}, budget=dps.PureDP(1))
     summary = dps.release(plan, ages(800), m=100, k=50).infer("t").summary()
     assert "none" in next(line for line in summary.splitlines() if line.startswith("age "))
@@ -152,17 +172,6 @@ def test_answers_to_a_table_are_in_the_order_that_the_page_says(no_noise):
     shown = shares.reshape([c.bins for c in table.columns])
     np.testing.assert_array_equal(shown, [[0.25, 0], [0, 0.5], [0.25, 0]])
     assert table.names[:2] == ["b=False, g=v", "b=False, g=u"]
-
-
-def test_without_noise_it_brackets_that_of_scipy(example, no_noise):
-    rows = ages(4_000)
-    for trim in (0.0, 0.1, 0.4):
-        plan = dps.plan(SCHEMA, {"t": example.TrimmedMean("age", trim)}, budget=dps.PureDP(1))
-        found = dps.release(plan, rows, m=100, k=50).infer("t")
-        exact = stats.trim_mean(rows["age"], trim)
-        low, high = found.conf_int(target="table")
-        assert low < exact < high
-        assert found.params[0] == pytest.approx(exact, abs=6)  # within half a bin
 
 
 def test_it_is_read_in_a_fresh_process(example, tmp_path):
@@ -215,7 +224,7 @@ def check_coverage(example, runs, seeded_noise, unit):
 
 
 def test_coverage_thinned(example, seeded_noise):
-    check_coverage(example, 60, seeded_noise, "replace")
+    check_coverage(example, 25, seeded_noise, "replace")
 
 
 @pytest.mark.slow
@@ -225,9 +234,9 @@ def test_coverage(example, seeded_noise, unit):
 
 
 def test_the_page_on_budgets_shows_what_is_printed(capsys, monkeypatch):
-    monkeypatch.setattr(measures, "RELEASES", 30)
-    monkeypatch.setattr(measures, "FEW_RELEASES", 10)
-    page = run_page("plan/choose-a-budget.md")
+    monkeypatch.setattr(measures, "RELEASES", 20)
+    monkeypatch.setattr(measures, "FEW_RELEASES", 5)
+    page, _ = run_page("plan/choose-a-budget.md")
     printed = capsys.readouterr().out
     shown = re.findall(r"```\n(smoking: .*?)```", page, flags=re.DOTALL)
     assert len(shown) == 1
@@ -243,9 +252,7 @@ def test_the_page_on_budgets_shows_what_is_printed(capsys, monkeypatch):
 
 
 def test_the_page_on_guesses_runs_and_its_file_states_the_same(capsys, tmp_path):
-    page, scope = (FOLDER / "plan/plan-from-guesses.md").read_text("utf-8"), {}
-    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
-        exec(block, scope)
+    page, scope = run_page("plan/plan-from-guesses.md")
     printed = capsys.readouterr().out
     assert "rows invented from guesses of every column" in " ".join(printed.split())
     (shown,) = re.findall(r"```\n(pay: .*?)```", page, flags=re.DOTALL)

@@ -107,15 +107,12 @@ class Altered(Curious):
 
 BROKEN_FIELDS = {
     "terms": ("terms", [3]),
-    "title": ("title", " "),
     "negative": ("privacy_variance", np.array([-1e-9])),
-    "variance": ("sampling_variance", np.array([np.nan])),
     "estimate": ("params", Named([np.nan], ["smokers"])),
 }
 OTHER = {"larger": "smaller", "smaller": "larger", "two-sided": "two-sided"}
 BROKEN_INTERVALS = {
     "one array": {"conf_int": lambda self, alpha, method, target: np.zeros(1)},
-    "shape": {"conf_int": lambda self, alpha, method, target: (np.zeros((1, 2)), np.ones((1, 2)))},
     "signature": {"conf_int": lambda self, alpha: (np.zeros(1), np.ones(1))},
     "shrinking": {"conf_int": lambda self, alpha, *rest: self.right.conf_int(0.3 - alpha, *rest)},
     "above one": {"pvalues": lambda self, *given: self.right.pvalues(*given) + 1},
@@ -123,7 +120,6 @@ BROKEN_INTERVALS = {
 }
 BROKEN_METHODS = {
     "headline": property(lambda self: 1 / 0),
-    "summary": lambda self: "text",
     "to_frame": lambda self, **options: [1],
     "intervals_frame": lambda self, **options: dps.EstimateResult.intervals_frame(
         self, **options
@@ -193,25 +189,19 @@ class Loose:
         (Unregistered(), r"register it first: dps.register\(Unregistered\)"),
         (Loose(), "frozen dataclass"),
         (dps.Proportion, "instance of a frozen dataclass"),
-        (3, "frozen dataclass"),
         (Nameless(), "needs a kind"),
         (Empty(), "return a Family, got None"),
         (Bare(), "a dps.Result, with summary\\(\\).*, got ndarray"),
         (Listing(), "must be hashable"),
         (Altered("family"), r"family\(schema\) raised AttributeError"),
         (Altered("abstract"), r"infer\(release\) at .* raised TypeError: .*abstract.*summary"),
-        (Altered("fields"), r"infer\(release\) at .* raised TypeError: .*missing"),
         (Altered("terms"), r"terms must be different names, one per parameter at .*, got \[3\]"),
-        (Altered("title"), "title must be one line of text at .*, got ' '"),
         (Altered("negative"), r"privacy_variance must be 0 or more, or inf, at .*, got \[-1"),
-        (Altered("variance"), "sampling_variance must be 0 or more, or inf, at .*, got .nan"),
         (Altered("estimate"), r"params hold NaN at .* for \['smokers'\]"),
         (Altered("no intervals"), r"like dps.Intervals at .*; NoneType lacks \['conf_int', 'pval"),
         (Altered("one array"), r"intervals.conf_int\(\) must give two arrays of shape \(1,\)"),
-        (Altered("shape"), r"two arrays of shape \(1,\) at .*, got \[\(1, 2\), \(1, 2\)\]"),
         (Altered("signature"), r"intervals.conf_int\(alpha, method, target\) at .* raised TypeErr"),
         (Altered("headline"), "headline at .* raised ZeroDivisionError"),
-        (Altered("summary"), r"summary\(alpha=, target=\) at .* raised TypeError"),
         (Altered("to_frame"), r"to_frame\(\) must give a DataFrame at .*, got list"),
         (Altered("intervals_frame"), r"columns \['term', .*, got \['name', 'estimate'"),
         (Altered("pvalues"), "pvalues at .* raised ValueError"),

@@ -1,7 +1,5 @@
 """Infer, explain and bound: what prints, as text, JSON and CSV, and what is refused."""
 
-import csv
-import io
 import json
 from pathlib import Path
 
@@ -56,8 +54,6 @@ def test_options_of_summaries(folder, printed):
 
     graph, picture = release.infer("graph"), release.infer("picture")
     assert shown("graph", "--simultaneous") == graph.summary(simultaneous=True)
-    smoking = release.infer("smoking").summary(simultaneous=True)
-    assert shown("smoking", "--simultaneous") == smoking
     assert shown("graph", "--adjust", "fdr_bh") == graph.summary(adjust="fdr_bh")
     weights = release.infer("weights")
     pairs = shown("weights", "--adjust", "holm")
@@ -66,22 +62,6 @@ def test_options_of_summaries(folder, printed):
     assert f"below: penalty {other}" in shown("picture", "--penalty", str(other))
     refused = printed("infer", "g.zip", "graph", "--penalty", "0.3", code=REFUSED)
     assert "--penalty has no meaning for 'graph'" in refused
-    printed("infer", "g.zip", "--adjust", "none", code=REFUSED)
-
-
-def test_text_of_every_kind_of_analysis(archive, printed):
-    text = printed("infer", "r.zip")
-    for part in ("Cramer's V", "risk ratio", "quantile 0.5", "certified at alpha", "smoker=yes"):
-        assert part in text
-    assert text == printed("infer", "r.zip", "--method", "certified")  # is beside it in any case
-    text = printed("infer", "r.zip", "fit", "--alpha", "0.1")
-    assert "certified at alpha = 0.1" in text
-    assert "90% interval" in text
-    text = printed("infer", "r.zip", "--target", "table")
-    assert text.count("Target: the private table itself") == 7
-    assert "Cramer's V of the private table" in text
-    assert "Target: the population" not in text
-    assert set(archive.intervals()["analysis"]) == {"smoking", "old", "gap", "middle", "table"}
 
 
 def test_long_tables_print_as_many_rows_as_asked_for(archive, printed, capsys):
@@ -89,10 +69,9 @@ def test_long_tables_print_as_many_rows_as_asked_for(archive, printed, capsys):
         text = printed("infer", "r.zip", "table", "smoking", "--most", rows)
         assert text.count("smoker=") == lines
         assert ("2 more rows in to_frame(); print them with most=" in text) == (lines == 2)
-    for wrong in ("0", "-1", "many", "1.5"):
-        with pytest.raises(SystemExit, match="2"):
-            main(["infer", "r.zip", f"--most={wrong}"])
-        assert "--most: give a number of rows, or all" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["infer", "r.zip", "--most=0"])
+    assert "--most: give a number of rows, or all" in capsys.readouterr().err
 
 
 def test_json(archive, printed):
@@ -103,55 +82,34 @@ def test_json(archive, printed):
     assert [smoking["table"][0][key] for key in ("conf_low", "conf_high")] == list(ends)
     assert smoking["table"][0]["p_value"] is None  # NaN is no JSON
     assert smoking["analysis"] == {"kind": "proportion", "condition": "smoker == 'yes'"}
-    assert smoking["notes"] == archive.infer("smoking").notes
     assert table["table"][0]["smoker"] == "no"
     assert link["pvalue"] == archive.infer("link").pvalue
     assert link["conf_int"] == list(archive.infer("link").conf_int(alpha=0.1))
-    assert len(link["table"]) == 4
-
-
-def test_csv_has_all_tables(archive, printed):
-    rows = list(csv.DictReader(io.StringIO(printed("infer", "r.zip", "smoking", "table", "--csv"))))
-    assert [row["analysis"] for row in rows] == ["smoking"] + ["table"] * 4
-    assert rows[0]["smoker"] == ""
-    assert rows[1]["smoker"] == "no"
-    for row, end in zip(rows[1:], archive.infer("table").conf_int()[:, 0], strict=True):
-        assert float(row["conf_low"]) == end
 
 
 def test_what_has_no_such_interval_is_left_out_and_the_others_are_written(archive, capsys):
     ends = archive.infer("smoking").conf_int(method="certified")
     certified = ("--method", "certified")
-    for form in ("--csv", "--json"):
-        names = ["infer", "r.zip", "smoking", "link", form]
-        assert main([*names, *certified]) == DONE
-        out, err = capsys.readouterr()
-        assert "link" not in out
-        assert all(repr(float(end)) in out for end in ends)
-        assert "'link' is left out: there is no certified interval for Cramer's V" in err
-        assert main(["infer", "r.zip", "link", form, *certified]) == REFUSED
-        assert "no analysis is left" in capsys.readouterr().err
-        assert main([*names, *certified, "--target", "table"]) == DONE
-        assert "link" in capsys.readouterr().out
-        assert main([*names, "--simultaneous"]) == REFUSED
-        assert "--simultaneous is for the text" in capsys.readouterr().err
+    names = ["infer", "r.zip", "smoking", "link", "--csv"]
+    assert main([*names, *certified]) == DONE
+    out, err = capsys.readouterr()
+    assert "link" not in out
+    assert all(repr(float(end)) in out for end in ends)
+    assert "'link' is left out: there is no certified interval for Cramer's V" in err
+    assert main(["infer", "r.zip", "link", "--csv", *certified]) == REFUSED
+    assert "no analysis is left" in capsys.readouterr().err
+    assert main([*names, "--simultaneous"]) == REFUSED
+    assert "--simultaneous is for the text" in capsys.readouterr().err
 
 
 def test_asking_for_more(archive, printed):
     for text in [
-        'Proportion("age >= 65")',
         "dps.Proportion(condition='age >= 65')",
         "proportion('age >= 65')",
         '{kind = "proportion", condition = "age >= 65"}',
     ]:
         found = printed("infer", "r.zip", "--ask", text)
         assert found.rstrip() == archive.infer(dps.Proportion("age >= 65")).summary()
-    (one,) = json.loads(printed("infer", "r.zip", "--json", "--ask", text))
-    assert one["analysis"] == {"kind": "proportion", "condition": "age >= 65"}
-    both = printed("infer", "r.zip", "smoking", "--ask", "Proportion('age >= 65')")
-    assert both.count("Target") == 2
-    text = printed("infer", "r.zip", "--ask", "OLS('age ~ smoker')", code=REFUSED)
-    assert "'age' need missing= in the schema" in text or "cannot answer" in text
 
 
 def test_explain_and_bound_print_what_python_shows(archive, printed):
@@ -159,26 +117,20 @@ def test_explain_and_bound_print_what_python_shows(archive, printed):
     marginals = dps.Marginals(["smoker", "age"])
     for verb, query, options, wanted in [
         ("explain", joint, [], archive.explain(joint)),
-        ("explain", "smoking", [], archive.explain("smoking")),
         ("explain", "Marginals(['smoker', 'age'])", [], archive.explain(marginals)),
         ("explain", "age < 65", ["--over", "age >= 65"],
          archive.explain("age < 65", over="age >= 65")),
-        ("bound", "age >= 65", ["--given", "smoker == 'no'"],
-         archive.bound("age >= 65", given="smoker == 'no'")),
         ("bound", "smoker == 'yes'",
          ["--minus", "age >= 65", "--alpha", "0.2", "--target", "population"],
          archive.bound("smoker == 'yes'", minus="age >= 65", alpha=0.2, target="population")),
     ]:  # fmt: skip
         assert printed(verb, "r.zip", query, *options).rstrip() == str(wanted)
-    for query in ["height > 3", "open('survey.csv')", "smoker == "]:
-        assert printed("bound", "r.zip", query, code=REFUSED)
+    assert printed("bound", "r.zip", "open('survey.csv')", code=REFUSED)
 
 
 REFUSALS = {
     "Proportion(open('survey.csv').read())": "argument 1 of Proportion is not a literal",
     "Proportion('a', given=x)": "given= of Proportion is not a literal",
-    "Proportion({'a'})": "argument 1 of Proportion is not a literal",
-    "Quantile('a', probability=0.25 + 0.25)": "not a literal",
     "__import__('os').system('touch touched')": "it calls no analysis",
     "os.Proportion('a')": "it calls no analysis",
     "Proportion": "no analysis with its parameters",

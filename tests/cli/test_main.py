@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 import subprocess
 import sys
 from fnmatch import fnmatch
@@ -30,8 +29,6 @@ def test_from_request_to_answers(folder, capsys):
     assert not list(folder.glob("*.measurements.zip"))
     assert main(["infer", "out.zip", "smoking", "--alpha", "0.1"]) == DONE
     assert "90% noise-aware" in capsys.readouterr().out
-    assert main(["infer", "out.zip", "smoking", "--alpha", "1e-9"]) == DONE
-    assert "99.9999999% noise-aware" in capsys.readouterr().out
     assert main(["infer", "out.zip"]) == DONE
     assert capsys.readouterr().out.count("Target:") == 2
     assert main(["ledger", "show", "book"]) == DONE
@@ -42,44 +39,24 @@ def test_from_request_to_answers(folder, capsys):
 
 
 def test_refusals_are_one_sentence_and_exit_code_two(folder, capsys):
-    for arguments, message in [
-        (["preview", "none.toml"], "cannot read none.toml"),
-        (["preview", "request.toml"], "number of rows"),
-        (
-            ["release", "--unchecked", "request.toml", "none.csv", "-o", "x.zip"],
-            "no file 'none.csv'",
-        ),
-        (
-            ["release", "--unchecked", "request.toml", "request.toml", "-o", "x.zip"],
-            "only .csv, .tsv|never be one of the files",
-        ),
-        (["infer", "survey.csv"], "is a table, not a release"),
-        (["infer", "none.zip"], "cannot read none.zip"),
-        (["ledger", "show", "survey.csv"], "survey.csv|line 1"),
-    ]:
-        assert main(arguments) == REFUSED
-        printed = capsys.readouterr()
-        assert printed.err.split("dpstats: ")[-1].strip()
-        assert "Traceback" not in printed.err
-
-        assert re.search(message, printed.err)
+    for command, message in {
+        "preview none.toml": "cannot read none.toml",
+        "preview request.toml": "number of rows",
+        "release --unchecked request.toml none.csv -o x.zip": "no file 'none.csv'",
+        "infer survey.csv": "is a table, not a release",
+    }.items():
+        assert main(command.split()) == REFUSED
+        printed = capsys.readouterr().err
+        assert "Traceback" not in printed
+        assert message in printed
 
 
-def test_help_and_version(capsys):
-    for flags in (["--help"], ["--version"], ["preview", "--help"]):
-        with pytest.raises(SystemExit, match=r"^0$"):
-            main(flags)
-        assert "dpstats" in capsys.readouterr().out
-
-
-def test_demo_tells_the_whole_story(tmp_path, monkeypatch, capsys):
+def test_demo_tells_the_whole_story(tmp_path, monkeypatch, capsys, fast):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dpstats.reports.pictures.can_draw", lambda: False)
     assert main(["demo"]) == DONE
     text = capsys.readouterr().out
-    for part in (
-        "The schema", "The preview", "before any row is read", "36 tables", "certificate",
-        "non-private", "noise-aware", "certified", "naive on rows", "public",
-    ):  # fmt: skip
+    for part in ("The preview", "certificate", "non-private", "noise-aware", "naive on rows"):
         assert part in text
     page = Path("dpstats-demo-report.html")
     assert f"report is in {page}" in text
@@ -117,14 +94,6 @@ def test_a_release_that_cannot_be_printed_is_written(folder, monkeypatch, capsys
         last = capsys.readouterr().err.splitlines()[-1]
         assert last == f"dpstats: {said}: No space left on device"
     assert dps.load("b.zip").n == 2000
-
-
-def test_characters_that_the_output_lacks_are_escaped(folder, monkeypatch):
-    (folder / "survey.csv").write_text("smoker,age\nj\u00e4,40\nno,30\n")
-    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    monkeypatch.setattr(sys, "stdout", out)
-    assert main(["check", "request.toml", "survey.csv"]) == DONE
-    assert b"'j\\xe4' (1)" in out.buffer.getvalue()
 
 
 class Closed(io.StringIO):

@@ -7,7 +7,6 @@ import pandas as pd
 
 import dpstats as dps
 from dpstats.cli import DONE, REFUSED, main
-from dpstats.planning.requests import load_request
 
 UNREAD = 4
 
@@ -26,10 +25,8 @@ def test_preview_solves_for_a_budget_or_for_rows(folder, capsys):
     assert "previewing 'smoking' at epsilon = 1" in printed.err
     assert main([*solve, "--budget", "1/2"]) == DONE
     assert "least n = " in capsys.readouterr().out
-    main(["release", "--unchecked", "request.toml", "survey.csv", "-o", "a.zip"])
+    main(["release", "--unchecked", "request.toml", "survey.csv", "-o", "a.zip", "--m", "50"])
     capsys.readouterr()
-    assert main([*solve, "--n", "2000", "--like", "a.zip", "--alpha", "0.2"]) == DONE
-    assert "(noise-aware 0.8 interval)" in capsys.readouterr().out
     assert main(["preview", "request.toml", "--n", "2000", "--like", "a.zip"]) == DONE
     assert "drawn from the density of another release" in capsys.readouterr().out
 
@@ -38,17 +35,12 @@ def test_refusals_of_solving_name_the_parameters(folder, printed):
     width, power = ["--of", "smoking", "--width", "0.1"], ["--of", "smoking", "--power", "0.8"]
     for options, message in [
         (["--width", "1"], "give one --of NAME with --width, --delta or --power"),
-        (["--of", "x", "--width", "1"], "of= must name an analysis of the plan, one of"),
-        (["--of", "smoking"], "give one --of NAME with --width, --delta or --power"),
-        ([*width, "--n", "9", "--budget", "1"], "give n= for the least budget, or budget= for"),
         ([*width, "--budget", "x"], "--budget: epsilon must be"),
         (power, "power= needs alternative=, an effect size, or like=, a release"),
         ([*power, "--alternative", "a,b"], "--alternative must be a number, or several with comma"),
-        (["--of", "smoking", "--delta", "0.1", "--null", "1"], "null= belongs to power="),
         (["-o", "a.svg"], "-o is for the figure of --curve"),
         (["--curve", "--width", "1"], "--width and --curve exclude each other"),
         (["--n", "9", "--like", "survey.csv"], "--like takes a release (.zip) or a file with"),
-        (["--n", "9", "--like", "guesses"], "--like takes a release (.zip) or a file with"),
     ]:
         assert f"dpstats: {message}" in printed("preview", "request.toml", *options, code=REFUSED)
 
@@ -60,15 +52,6 @@ def test_a_table_that_does_not_fit_is_seen_before_the_number_is_published(folder
     printed = capsys.readouterr().out
     assert printed.startswith("Fit of the schema (not private: do not publish)\n2,000 rows\n")
     assert "smoker: '1': did you mean 'yes'?" in printed
-    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
-    capsys.readouterr()
-    assert main(["check", "plan.json", "survey.csv"]) == UNREAD
-    assert capsys.readouterr().out == printed
-    lines = (folder / "survey.csv").read_text().splitlines(keepends=True)
-    (folder / "rows.csv").write_text("".join(lines[1:]))
-    assert main(["check", "plan.json", "rows.csv"]) == REFUSED
-    assert main(["check", "plan.json", "none.csv"]) == REFUSED
-    assert "there is no file 'none.csv'" in capsys.readouterr().err
     assert main(["plan", "request.toml", "--n", "1999", "-o", "other.json"]) == DONE
     assert main(["check", "other.json", "survey.csv"]) == REFUSED
     printed = capsys.readouterr()
@@ -89,20 +72,11 @@ def test_preview_uses_the_guesses_of_the_request_or_of_a_file(folder, printed):
     assert "expected error (delta)" in even
     (folder / "request.toml").write_text((folder / "request.toml").read_text() + GUESSES)
     assert printed(*preview) == given
-    printed("plan", "request.toml", "-o", "plan.json")
-    assert printed("preview", "plan.json", "--n", "2000") == given
-
-
-def test_guesses_of_a_request_replace_those_of_its_schema(folder, capsys):
-    text = (folder / "request.toml").read_text()
-    columns = text[text.index("[[column]]") : text.index("[[analysis]]")]
-    (folder / "schema.toml").write_text(columns + GUESSES)
-    rest = 'schema = "schema.toml"\n' + text.replace(columns, "")
-    widths = []
-    for more in ("", "[guesses.shares]\nsmoker = { yes = 0.5 }\n"):
-        (folder / "request.toml").write_text(rest + more)
-        widths.append(load_request(folder / "request.toml").preview(2_000).outlooks[0].width)
-    assert widths[0] < 0.6 * widths[1]
+    columns, rest = (folder / "request.toml").read_text().split("[[analysis]]", 1)
+    (folder / "schema.toml").write_text(columns[columns.index("[[column]]") :] + GUESSES)
+    text = f'schema = "schema.toml"\n[budget]\nepsilon = 1\n[[analysis]]{rest}'
+    (folder / "request.toml").write_text(text.replace("0.05", "0.5"))  # replaces the schema's
+    assert "invented from guesses of smoker" in printed(*preview) != given
 
 
 def test_a_curve_is_a_table_or_a_figure(folder, printed):
@@ -111,11 +85,6 @@ def test_a_curve_is_a_table_or_a_figure(folder, printed):
     assert title.startswith("Median width of noise-aware 0.95 intervals at n = 2000, rows drawn")
     assert header.split("  ") == ["epsilon", "old: proportion"]
     assert [row.split()[0] for row in rows] == ["0.125", "0.25", "0.5", "1", "2", "4", "8"]
-    printed(*curve, "-o", "curve.svg")
-    text = (folder / "curve.svg").read_text()
-    assert text.startswith("<?xml")
-    assert "<svg" in text
-    assert "exists" in printed(*curve, "-o", "curve.svg", code=REFUSED)
     refused = printed(*curve, "-o", "curve.txt", code=REFUSED)
     assert "name the figure .svg, .png, .pdf" in refused
 
@@ -132,31 +101,22 @@ def test_check_refuses_a_table_that_lacks_a_column(folder, capsys):
     assert "it cannot be released under this plan" in printed.err
 
 
-def test_person_totals_are_an_option_of_a_plan(folder, capsys):
-    text = (folder / "request.toml").read_text()
-    (folder / "people.toml").write_text(f'rows_per_person = 2\nperson = "id"\n{text}')
-    assert main(["plan", "people.toml", "-o", "rows.json"]) == DONE
-    assert not dps.Plan.load("rows.json").strategy.of_persons
-    assert main(["plan", "people.toml", "-o", "totals.json", "--person-totals"]) == DONE
-    assert dps.Plan.load("totals.json").strategy.of_persons
-    assert main(["plan", "request.toml", "-o", "no.json", "--person-totals"]) == REFUSED
-    assert "name it with" in capsys.readouterr().err
-
-
 def test_check_ends_with_its_own_code_where_no_cell_of_a_column_can_be_read(folder, capsys):
     lines = (folder / "survey.csv").read_text().splitlines()
     rows = [line.split(",") for line in lines[1:]]
-    for ages, code in ((["30,5"] * len(rows), UNREAD), (["30,5", "30"] * (len(rows) // 2), DONE)):
-        cells = [";".join([*row[:2], age]) for row, age in zip(rows, ages, strict=True)]
-        (folder / "survey.csv").write_text("\n".join([lines[0].replace(",", ";"), *cells, ""]))
-        assert main(["check", "request.toml", "survey.csv"]) == code
-        assert "declare decimal = ','" in " ".join(capsys.readouterr().out.split())
-        # A release says and decides nothing by it.
-        command = ["release", "--unchecked", "request.toml", "survey.csv", "-o", f"{code}.zip"]
-        assert main(command) == DONE
-        printed = capsys.readouterr()
-        assert "decimal" not in printed.out + printed.err
-    with (folder / "request.toml").open("a") as request:
-        request.write('[file]\ndecimal = ","\n')
-    assert main(["check", "request.toml", "survey.csv"]) == DONE
-    assert "every cell that is not missing fits" in capsys.readouterr().out
+    cells = [";".join([*row[:2], "30,5"]) for row in rows]
+    (folder / "survey.csv").write_text("\n".join([lines[0].replace(",", ";"), *cells, ""]))
+    assert main(["check", "request.toml", "survey.csv"]) == UNREAD
+    assert "declare decimal = ','" in " ".join(capsys.readouterr().out.split())
+    # A release says and decides nothing by it.
+    command = ["release", "--unchecked", "request.toml", "survey.csv", "-o", "r.zip", "--m", "50"]
+    assert main(command) == DONE
+    printed = capsys.readouterr()
+    assert "decimal" not in printed.out + printed.err
+
+
+def test_person_totals_are_an_option_of_a_plan(folder, printed):
+    text = (folder / "request.toml").read_text()
+    (folder / "people.toml").write_text(f'rows_per_person = 2\nperson = "id"\n{text}')
+    printed("plan", "people.toml", "-o", "totals.json", "--person-totals")
+    assert dps.Plan.load("totals.json").strategy.of_persons

@@ -41,31 +41,19 @@ def with_outcomes(folder, survey):
 def test_two_stages_at_once_or_one_after_the_other(with_outcomes, capsys):
     (with_outcomes / "one.toml").write_text(TWO_STAGES)
     (with_outcomes / "two.toml").write_text(TWO_STAGES + "stages = 2\n")
-    run = ["release", "--unchecked", "--m", "300", "--rng", "1"]
+    run = ["release", "--unchecked", "--m", "50", "--rng", "1"]
     assert main([*run, "two.toml", "table.csv", "-o", "two.zip"]) == DONE
     assert "Second stage: 5 sums of the score at a pilot" in capsys.readouterr().out
     assert main(["plan", "two.toml", "-o", "plan.json"]) == DONE
     assert "the rows are read twice" in capsys.readouterr().out
-    assert main(["show", "plan.json"]) == DONE
-    assert "score at a pilot" in capsys.readouterr().out.split("will be measured")[1]
     assert main([*run, "one.toml", "table.csv", "-o", "one.zip"]) == DONE
     assert main(["plan", "two.toml", "--start", "one.zip", "-o", "later.json"]) == DONE
     assert "Still to be spent: rho = 0.2" in capsys.readouterr().out
-    assert main(["show", "later.json"]) == DONE
-    (still,) = capsys.readouterr().out.split("will be measured")[1].splitlines()[2:]
-    assert "score at a pilot" in still
     assert main(["ledger", "new", "book", "--kind", "zcdp", "--cap", "0.2"]) == DONE
     assert main([*run, "later.json", "table.csv", "--ledger", "book", "-o", "later.zip"]) == DONE
-    assert main([*run, "later.json", "table.csv", "-o", "bare.zip"]) == DONE
-    assert "this data set spends rho = 0.2 (" in capsys.readouterr().err
-    assert main(["infer", "later.zip"]) == DONE
-    assert "the score itself was measured" in capsys.readouterr().out
     assert dps.load("later.zip").budget == dps.ZCDP(0.4)
     assert main(["plan", "two.toml", "--start", "plan.json", "-o", "x.json"]) == REFUSED
     assert "plan.json is a plan, not a release" in capsys.readouterr().err
-    (with_outcomes / "rows.toml").write_text("rows = 2000\n" + TWO_STAGES + "stages = 2\n")
-    assert main(["plan", "rows.toml", "--start", "one.zip", "-o", "x.json"]) == REFUSED
-    assert "leave out" in capsys.readouterr().err
 
 
 def test_a_second_stage_that_fails_leaves_a_file_of_the_first(with_outcomes, capsys, monkeypatch):
@@ -84,6 +72,6 @@ def test_a_second_stage_that_fails_leaves_a_file_of_the_first(with_outcomes, cap
     assert "could not be read a second time" in said
     assert dps.Ledger.open("book").spent == dps.ZCDP(0.2).rho
     command = re.search(r"finish the release with: dpstats (.*)", said)[1].split()
-    assert main([*command, "--m", "300"]) == DONE
+    assert main([*command, "--m", "50"]) == DONE
     assert main(["infer", command[-1]]) == DONE
     assert "no second stage for this formula" in capsys.readouterr().out

@@ -81,7 +81,7 @@ def shares(rows):
 
 
 @pytest.mark.parametrize(("unit", "apart"), [("replace", False), ("add_remove", True)])
-def test_every_command_knows_the_design(run, rows, tmp_path, unit, apart):
+def test_every_command_knows_the_design(run, rows, tmp_path, monkeypatch, unit, apart):
     text = f"unit = {unit!r}\n" + ("schema = 'schema.toml'\n" if apart else "")
     declared = COLUMNS + DESIGN
     (tmp_path / "schema.toml").write_text(declared)
@@ -93,8 +93,6 @@ def test_every_command_knows_the_design(run, rows, tmp_path, unit, apart):
     )
     code, printed = run("plan request.toml -o plan.json")
     assert code == DONE
-    assert named in " ".join(printed.split())
-    code, printed = run("show plan.json")
     assert named in " ".join(printed.split())
     code, printed = run("check plan.json rows.csv")
     assert code == DONE
@@ -111,28 +109,13 @@ def test_every_command_knows_the_design(run, rows, tmp_path, unit, apart):
     code, printed = run("verify r.zip")
     assert code == DONE
     assert "weighted by 'weight'" in printed
-    for audience in ("board", "analysts"):
-        code, _ = run(f"report r.zip -o page.html --overwrite --audience {audience}")
-        assert code == DONE
-        assert named in (tmp_path / "page.html").read_text()
+    monkeypatch.setattr("dpstats.reports.pictures.can_draw", lambda: False)
+    assert run("report r.zip -o page.html")[0] == DONE
+    assert named in (tmp_path / "page.html").read_text()
     again = dps.load(tmp_path / "r.zip")
     assert again.schema.design == dps.Schema.load(tmp_path / "schema.toml").design
     assert again.measurements.strategy.n == (2_000 if unit == "replace" else None)
     assert dps.Plan.load(tmp_path / "plan.json").digest == again.measurements.plan_digest
-
-
-def test_a_release_from_saved_measurements_has_the_same_results(run, rows, tmp_path):
-    (tmp_path / "request.toml").write_text(ASKED.format(epsilon=2) + COLUMNS + DESIGN)
-    assert run("plan request.toml -o plan.json")[0] == DONE
-    plan = dps.Plan.load(tmp_path / "plan.json")
-    measured = dps.measure(plan, rows)
-    measured.save(tmp_path / "m.zip")
-    code, _ = run("synthesize m.zip -o r.zip --m 200 --k 100 --rng 1")
-    assert code == DONE
-    made, direct = dps.load(tmp_path / "r.zip"), dps.synthesize(measured, m=200, k=100, rng=1)
-    for name in ("smoking", "age"):
-        assert made.infer(name) == direct.infer(name)
-    assert run("verify r.zip")[0] == DONE
 
 
 def test_a_design_beside_the_schema_is_refused(run, tmp_path):
@@ -143,39 +126,6 @@ def test_a_design_beside_the_schema_is_refused(run, tmp_path):
     code, printed = run("plan request.toml -o plan.json")
     assert code == REFUSED
     assert "[design] tables belong in the file of the schema" in printed
-
-
-def test_a_key_of_the_design_that_nothing_reads_is_refused(run, tmp_path):
-    for wrong, said in [("weight = 'w'\n", "unknown keys"), ("cap = -1\n", "positive number")]:
-        text = DESIGN.replace("cap = 8000\n", wrong)
-        (tmp_path / "request.toml").write_text(ASKED.format(epsilon=1) + COLUMNS + text)
-        code, printed = run("plan request.toml -o plan.json")
-        assert code == REFUSED
-        assert said in printed
-
-
-def test_a_design_survives_a_frictionless_schema(tmp_path):
-    (tmp_path / "schema.toml").write_text(COLUMNS + DESIGN)
-    schema = dps.Schema.load(tmp_path / "schema.toml")
-    plain = json.loads(json.dumps(schema.to_frictionless()))
-    assert dps.Schema.from_frictionless(plain) == schema
-    assert dps.Schema.from_frictionless(plain).design == schema.design
-
-
-def test_units_as_a_file_may_list_them(tmp_path):
-    """Pairs of a stratum and its keys, if strata are numbers; a list without any; a number."""
-    for units, strata, expected in [
-        ("[[75, [1, 2]], [76, [1, 2, 3]]]", "strata = 'h'\n", ((75, (1, 2)), (76, (1, 2, 3)))),
-        ("[1, 2, 3]", "", (("", (1, 2, 3)),)),
-        ("12", "", 12),
-    ]:
-        text = f"[design]\nweights = 'w'\nmean = 1\ncap = 2\nunit = 'u'\n{strata}units = {units}\n"
-        (tmp_path / "schema.toml").write_text(COLUMNS + text)
-        schema = dps.Schema.load(tmp_path / "schema.toml")
-        assert schema.design.units == expected
-        again = dps.Schema.from_dict(schema.to_dict(), **json.loads(json.dumps(
-            schema.between_columns)))  # fmt: skip
-        assert again == schema
 
 
 def test_a_plan_file_with_contrasts_that_nothing_needs_is_refused(run, tmp_path):

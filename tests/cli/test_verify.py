@@ -18,7 +18,6 @@ def test_a_plan_that_was_edited(folder, capsys):
 def test_other_files_are_refused(folder, capsys):
     for name, says in [
         ("request.toml", "request.toml is a request, not a release, measurements or a plan; make"),
-        ("survey.csv", "survey.csv is a table, not a release, measurements or a plan; make"),
         ("notes.txt", "notes.txt is not a file of dpstats: neither a release"),
         ("other.json", "other.json is not a plan of dpstats"),
         ("none", "cannot read none: No such file"),

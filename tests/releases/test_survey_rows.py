@@ -25,11 +25,6 @@ def test_the_number_of_rows_is_the_sum_of_weights_over_their_mean(release):
     assert release.infer("y").nobs == N
     about = "" if release.measurements.strategy.unit == "replace" else "about "
     assert f"from {about}{N} private rows, {N} synthetic rows" in str(release)
-    assert f" {about}{N} private rows" in str(release.measurements)
-    assert f"n = {N}, k = {N}" in repr(release)
-    assert f"{'About 1,200 rows by their weights' if about else '1,200 rows'};" in str(
-        release.infer("y")
-    )
 
 
 def test_means_are_those_of_weights(release):
@@ -52,8 +47,6 @@ def test_a_public_number_of_rows_is_no_estimate(unit):
     exact = unit == "replace"
     assert (release.n == N) is (release.measurements.n == N) is exact
     assert ("about" not in str(release).split("\n")[0]) is exact
-    assert ("about" not in str(release.measurements).split("\n")[0]) is exact
-    assert (f". {N:,} rows; epsilon" in release.infer("y").summary()) is exact
     assert release.infer("y").rows.public is False
 
 

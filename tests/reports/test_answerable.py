@@ -38,33 +38,6 @@ def test_every_example_is_answered(release):
         assert isinstance(eval(example, {"release": release, "dps": dps}), dps.Result)
 
 
-def test_logarithms_are_listed_where_they_were_measured():
-    number = dps.Number("pay slip", 1, 1e4, points=65, scale="log", edges=[10, 100], missing=10)
-    plan = dps.plan(dps.Schema([number]), {"pay": dps.Mean("log(`pay slip`)"),
-                                           "median": dps.Quantile("pay slip")},
-                    budget=dps.PureDP(9))  # fmt: skip
-    rows = pd.DataFrame({"pay slip": np.arange(1.0, 601.0)})
-    release = dps.release(plan, rows, m=200, k=200, rng=0)
-    found = {what: (columns, example) for what, columns, example in answerable(release)}
-    assert found["mean and variance"][0] == "log(`pay slip`)"
-    assert found["quantiles and the distribution function"][0] == "pay slip"
-    for _, example in found.values():
-        assert isinstance(eval(example, {"release": release, "dps": dps}), dps.Result)
-
-
-def test_shares_of_the_rows_with_a_value_are_listed():
-    """They are ratios of two counts, which share noise here."""
-    columns = [dps.Category(name, ["u", "v", "w"], allow_missing=True) for name in "abc"]
-    plan = dps.plan(dps.Schema(columns), {"all": dps.Marginals(["a", "b", "c"], degree=2)},
-                    budget=dps.ZCDP(1))  # fmt: skip
-    rows = pd.DataFrame({name: np.resize(["u", "v", "w", None], 900) for name in "abc"})
-    release = dps.release(plan, rows, m=200, k=200, rng=0)
-    found = {what: example for what, _, example in answerable(release)}
-    assert "shares of all levels of one column" in found
-    for what in ("conditions on one column", "conditions on two columns"):
-        assert isinstance(eval(found[what], {"release": release, "dps": dps}), dps.Result)
-
-
 def test_the_response_of_an_example_is_a_number():
     """Whichever column comes first, and of which only the logarithm may have moments."""
     schema = dps.Schema([dps.Category("place", ["u", "v", "w"]),

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.cli import main
 from dpstats.measured.strategy import Strategy
 from dpstats.releases.release import Release
 
@@ -59,21 +58,13 @@ def test_it_shows_what_was_declared_and_asked_and_what_a_row_can_add(tmp_path):
     text = html.unescape((tmp_path / "b.html").read_text())
     declared = {row[0]: row[1:] for row in cells(text, "Columns of the schema")}
     assert list(declared) == ["region", "unused", "age", "pay"]
-    assert declared["region"] == ["category, 2 levels: north, south",
-                                  "missing or undeclared: counted as 'north'", "law of 2020",
-                                  "measured"]  # fmt: skip
-    assert declared["age"][0] == "number, 0 to 120, 121 points, bins [0, 65) [65, 120]"
     assert [row[-1] for row in declared.values()] == ["measured", "named only", *2 * ["measured"]]
     assert cells(text, "Planned analyses") == [
         ["pay", "dps.OLS('pay ~ age')"], ["north", "dps.Proportion(\"region == 'north'\")"],
     ]  # fmt: skip
     most = {row[0]: int(row[-1].replace(",", "")) for row in cells(text, "Noisy answers")}
     assert (most["age"], most["pay"], most["age*pay"]) == (60, 9, 60 * 9)  # steps, half steps
-    *each, total = cells(text, "Blocks")
-    assert total[-1] == "1/3 (about 0.333333)"
-    assert not any("/" in cell for row in each for cell in row)
-    assert "spends exactly epsilon = 1/3 (about 0.333333), and the budget is 1/3" in text
-    assert "grid units: a row counts as the steps of the declared grid" in text
+    assert cells(text, "Blocks")[-1][-1] == "1/3 (about 0.333333)"
 
 
 def test_members_are_those_of_the_file(hostile, pages):
@@ -91,7 +82,7 @@ def test_a_cost_that_is_not_the_budget_stops_the_page(schema, tmp_path, monkeypa
     assert not list(tmp_path.iterdir())
 
 
-def test_noisy_answers_are_counted_alike_everywhere(hostile, pages, tmp_path, capsys):
+def test_noisy_answers_are_counted_alike_everywhere(hostile, pages):
     """As rows of answers.csv: also those of coarse moments, of a reference and of the rows."""
     held = hostile.measurements
     count = len(held.noisy_sums)
@@ -101,9 +92,6 @@ def test_noisy_answers_are_counted_alike_everywhere(hostile, pages, tmp_path, ca
     assert str(held).startswith(f"Measurements: {counted} from")
     assert counted in pages["board"].read_text()
     assert f"<dt>Noisy answers</dt><dd>{count}</dd>" in pages["analysts"].read_text()
-    hostile.save(tmp_path / "r.zip")
-    assert main(["verify", str(tmp_path / "r.zip")]) == 0
-    assert f", {counted} from" in capsys.readouterr().out
 
 
 def test_it_names_the_design_of_a_survey(schema, survey, tmp_path):
@@ -115,16 +103,9 @@ def test_it_names_the_design_of_a_survey(schema, survey, tmp_path):
         plan = dps.plan(planned, {"p": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1),
                         unit=unit)  # fmt: skip
         made = dps.release(plan, rows, m=50, k=50, rng=0)
-        texts = {}
-        for audience in ("board", "analysts"):
-            dps.report(made, tmp_path / "page.html", audience=audience, overwrite=True)
-            text = html.unescape((tmp_path / "page.html").read_text())
-            texts[audience] = " ".join(text.split())
-            assert str(design) in text
-        board = texts["board"]
-        assert "steps of weight, from 0 to 4,096" in board
-        assert ("have another weight and another unit too" in board) == (unit == "replace")
-        assert "from all rows: they are taken as given" in board
+        dps.report(made, tmp_path / "page.html", audience="board", overwrite=True)
+        board = " ".join(html.unescape((tmp_path / "page.html").read_text()).split())
+        assert str(design) in board
         assert "also the exact number of rows" not in board
         assert ("number of rows, which the file does not state" in board) == (unit == "replace")
         most = [int(row[-1].replace(",", "")) for row in cells(board, "Noisy answers")]
