@@ -75,6 +75,15 @@ def test_an_output_is_never_a_file_that_is_read(folder, capsys):
     assert spent() == 0
 
 
+def test_a_plan_is_not_overwritten_unasked(folder, capsys):
+    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
+    before = Path("plan.json").stat().st_mtime_ns
+    assert main(["plan", "request.toml", "-o", "plan.json"]) == REFUSED
+    assert "overwrite=True" in capsys.readouterr().err
+    assert Path("plan.json").stat().st_mtime_ns == before
+    assert main(["plan", "request.toml", "-o", "plan.json", "--overwrite"]) == DONE
+
+
 def stopping(error):
     def stop(*arguments, **options):
         raise error
@@ -163,6 +172,22 @@ def test_an_interrupt_while_noise_is_drawn_waits_until_the_answers_are_on_disk(
     assert spent() == 1
 
 
+def test_a_signal_that_is_ignored_stays_ignored(folder, monkeypatch):
+    """Such as SIGHUP under nohup."""
+
+    def hung_up(scale, size):
+        os.kill(os.getpid(), signal.SIGHUP)
+        return np.zeros(size, dtype=np.int64)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _noise_from(hung_up):
+            assert main([*RELEASE, "-o", "out.zip"]) == DONE
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_an_interrupt_while_rows_are_read_stops_at_once_and_spends_nothing(
     folder, monkeypatch, capsys
 ):
@@ -205,6 +230,35 @@ def test_measurements_go_elsewhere_if_their_place_takes_them_no_more(
     assert Path("out.measurements.zip").read_text() == "of another run"
 
 
+@pytest.mark.parametrize("force", [[], ["--overwrite"]])
+def test_the_advice_after_two_runs_at_once_spares_the_release_of_the_other(
+    folder, capsys, monkeypatch, force
+):
+    def beaten(measurements, **options):
+        Path("out.zip").write_text("of another run")
+        if force:
+            raise dps.RequestError("too little memory")
+        return made(measurements, m=50, k=10)
+
+    made = dpstats.synthesis.synthesize
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dpstats.synthesis, "synthesize", beaten)
+        assert main([*RELEASE, "-o", "out.zip", *force]) == REFUSED
+    message = capsys.readouterr().err
+    assert "synthesize out.measurements.zip -o out-2.zip\n" in message
+    assert ("has come into being in the meantime and is kept" in message) == (not force)
+    assert "--overwrite" not in message
+    assert main([*RELEASE, "-o", "out.zip"]) == REFUSED
+    assert "synthesize out.measurements.zip -o out-2.zip;" in capsys.readouterr().err
+    Path("out-2.zip").write_text("of a third run")
+    finish = ["synthesize", "out.measurements.zip", "--m", "50", "-o"]
+    assert main([*finish, "out-2.zip"]) == REFUSED
+    assert main([*finish, "out-3.zip"]) == DONE
+    assert Path("out.zip").read_text() == "of another run"
+    assert spent() == 1
+
+
 def test_force_replaces_no_ledger_and_no_measurements_without_a_release(folder, capsys):
     dps.measure(PLAN, "survey.csv").save("paid.zip")
     dps.measure(PLAN, "survey.csv").save("other.zip")
@@ -229,6 +283,29 @@ def test_force_replaces_no_ledger_and_no_measurements_without_a_release(folder, 
             dps.Measurements.load("other.zip").save(output, overwrite=True)
     dps.Measurements.load("paid.zip").save("paid.zip", overwrite=True)  # the same once more
     assert spent() == 0
+    assert main(["synthesize", "paid.zip", "--m", "50", "-o", "r.zip"]) == DONE
+    again = ["synthesize", "other.zip", "--m", "50", "-o", "r.zip", "--overwrite"]
+    assert main(again) == DONE
+    assert dps.load("r.zip").measurements == dps.Measurements.load("other.zip")
+
+
+@pytest.mark.parametrize(("name", "place"), [
+    ("SIGTERM", "private.measure.exact_sums"), ("SIGHUP", "synthesis.synthesize"),
+])  # fmt: skip
+def test_a_run_that_is_stopped_leaves_no_temporary_file(folder, monkeypatch, capsys, name, place):
+    number = getattr(signal, name)
+
+    def stop(*arguments, **options):
+        os.kill(os.getpid(), number)
+        raise AssertionError("the signal was to stop this")
+
+    before = signal.getsignal(number)
+    monkeypatch.setattr(f"dpstats.{place}", stop)
+    assert main([*RELEASE, "-o", "out.zip"]) == FAILED
+    assert "interrupted" in capsys.readouterr().err
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+    assert signal.getsignal(number) is before
+    assert Path("out.measurements.zip").exists() == (spent() == 1) == (place[0] == "s")
 
 
 def test_sizes_are_bounded_before_anything_is_spent(folder):
@@ -268,6 +345,17 @@ def test_an_exception_after_the_spending_carries_the_measurements(folder, stage,
         assert "save error.measurements" in caught.value.__notes__[0]
         paid.save("paid.zip")
         assert dps.synthesize(dps.Measurements.load("paid.zip"), m=10).n == 200
+
+
+def test_an_interrupt_while_noise_is_drawn_carries_the_measurements(folder):
+    def interrupted(scale, size):
+        interrupt()
+        return np.zeros(size, dtype=np.int64)
+
+    with _noise_from(interrupted), pytest.raises(KeyboardInterrupt) as caught:
+        dps.measure(PLAN, "survey.csv", ledger="book")
+    assert caught.value.measurements.n == 200
+    assert spent() == 1
 
 
 def no_room(number, size=0):
