@@ -11,9 +11,8 @@ SCHEMA = dps.Schema([
     dps.Number("pay", -10, 30, points=401, missing=0),
     dps.Number("score", values=[0, 1, 2, 5], missing=0),
     dps.Number("steps", 0, 20_000, points=2_001, missing=0),
-    dps.Category("region", ["n", "s"]),
 ])  # fmt: skip
-HALF, MIDDLE = np.array([50, 20, 2.5, 10_000]), np.array([50, 10, 2.5, 10_000])
+HALF = np.array([50, 20, 2.5, 10_000])
 
 
 def rows(n=800):
@@ -24,7 +23,6 @@ def rows(n=800):
         "pay": np.clip(np.round(10 + 6 * z + 3 * rng.standard_normal(n), 1), -10, 30),
         "score": rng.choice([0, 1, 2, 5], n),
         "steps": np.clip(np.round(8_000 - 3_000 * z + 500 * rng.standard_normal(n), -1), 0, 20_000),
-        "region": "n",
     })  # fmt: skip
 
 
@@ -35,13 +33,12 @@ def infer(analysis, *, epsilon=1.0, n=800, unit="replace", budget=None):
     plan = dps.plan(
         SCHEMA, {"a": analysis}, budget=budget, n=count, unit=unit, reference=dps.Uniform()
     )
-    release = dps.release(plan, frame, rng=0, m=500)
+    release = dps.release(plan, frame, rng=0, m=200)
     return release.infer("a"), frame, release
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_zero_noise_covariance_is_numpys(no_noise, unit):
-    result, frame, _ = infer(dps.Covariance(NAMES), epsilon=5e6, unit=unit)
+def test_zero_noise_covariance_is_numpys(no_noise):
+    result, frame, _ = infer(dps.Covariance(NAMES), epsilon=5e6, unit="add_remove")
     numbers = frame[NAMES].to_numpy(dtype=float)
     np.testing.assert_allclose(result.covariance_, np.cov(numbers.T), rtol=1e-8)
     np.testing.assert_allclose(result.location_, numbers.mean(axis=0), rtol=1e-10)
@@ -75,10 +72,7 @@ def test_zero_noise_components_are_scikit_learns(no_noise, standardize, unit):
     if not standardize:
         singular = np.linalg.svd((numbers - numbers.mean(axis=0)) / HALF, compute_uv=False)
         np.testing.assert_allclose(result.singular_values_, singular, rtol=1e-8)
-    assert result.n_components_ == 4
-    for name in ("components", "explained_variance", "explained_variance_ratio", "mean",
-                 "n_components", "singular_values"):  # fmt: skip
-        np.testing.assert_array_equal(getattr(result, name), getattr(result, f"{name}_"))
+    assert result.n_components_ == result.n_components == 4
 
 
 def test_sampling_part_is_the_classical_one_without_noise(no_noise):
@@ -91,54 +85,18 @@ def test_sampling_part_is_the_classical_one_without_noise(no_noise):
     assert np.all(result.privacy_share < 1e-6)
 
 
-@pytest.mark.parametrize(
-    "analysis",
-    [dps.Covariance(NAMES[:3]), dps.PCA(NAMES[:3]), dps.PCA(NAMES[:3], standardize=True)],
-    ids=str,
-)
-def test_drowned_intervals_are_all_that_bounds_allow(analysis):
-    gaussian = isinstance(analysis, dps.PCA) and analysis.standardize
-    options = {"budget": dps.ZCDP(1e-9)} if gaussian else {"budget": dps.PureDP(1e-4)}
-    result, _, _ = infer(analysis, **options, unit="replace" if gaussian else "add_remove")
-    for method in ("noise_aware", "certified"):
-        ends = result.conf_int(method=method)
-        assert np.all(ends[:, 0] <= ends[:, 1])
-        if isinstance(analysis, dps.PCA):
-            reached = ends[:3] / (3 / np.arange(1, 4))[:, np.newaxis]
-            assert np.median(reached[:, 1] - reached[:, 0]) > 0.8
-            np.testing.assert_array_equal(ends[6:], np.tile([-1.0, 1.0], (9, 1)))
-            assert np.all(result.angles(method=method)["vector"] == 90)
-    text = result.summary()
-    if isinstance(analysis, dps.PCA):
-        assert "direction of PC1, PC2, PC3 is unknown" in text
-    assert "the noise exceeds the" in text
-
-
-def test_frames_and_summary():
+def test_loadings_and_scores():
     result, frame, release = infer(dps.PCA(NAMES, n_components=2), epsilon=20.0)
-    assert result.terms[:5] == [
-        "PC1 variance",
-        "PC2 variance",
-        "PC1 ratio",
-        "PC2 ratio",
-        "PC1: age",
-    ]
-    loadings = result.loadings()
-    assert loadings.shape == (8, 5)
-    np.testing.assert_array_equal(loadings["estimate"], result.params[4:])
+    assert result.terms[2:5] == ["PC1 ratio", "PC2 ratio", "PC1: age"]
+    np.testing.assert_array_equal(result.loadings()["estimate"], result.params[4:])
     scores = result.scores(release.to_frame())
     assert list(scores) == ["PC1", "PC2"]
     assert len(scores) == release.k
     own = scores.cov().to_numpy()
     assert own[0, 0] == pytest.approx(result.explained_variance_[0], rel=0.2)
     assert abs(own[0, 1]) < 0.1 * own[0, 0]
-    assert "unit scale" in result.summary()
     with pytest.raises(dps.RequestError, match="steps"):
         result.scores(frame.drop(columns="steps"))
-    with pytest.raises(dps.RequestError, match="no p-values"):
-        result.intervals.pvalues(0.0, "two-sided")
-    with pytest.raises(dps.RequestError, match="method"):
-        result.angles(method="exact")
 
 
 @pytest.fixture
@@ -165,35 +123,28 @@ def test_plots_show_the_intervals():
     assert [text.get_text() for text in ax.get_xticklabels()] == NAMES
     np.testing.assert_array_equal(ax.lines[2].get_ydata(), result.components_[2])
     with pytest.raises(dps.RequestError, match="from 1 to 3"):
-        dps.plots.loadings(result, components=(4,))
-    for wrong in ("PC4", True, 1.5, None, [0]):
-        with pytest.raises(dps.RequestError, match="from 1 to 3"):
-            dps.plots.loadings(result, components=wrong)
-    for one in (2, "PC2", ("PC2",), [np.int64(2)]):
-        ax = dps.plots.loadings(result, components=one)
-        np.testing.assert_array_equal(ax.lines[0].get_ydata(), result.components_[1])
-        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["PC2"]
+        dps.plots.loadings(result, components="PC4")
 
 
-@pytest.mark.parametrize("simultaneous", [False, True])
-def test_no_end_for_the_population_is_beyond_what_bounds_allow(simultaneous, seeded_noise):
+def test_no_end_for_the_population_is_beyond_what_bounds_allow(seeded_noise):
     with _noise_from(seeded_noise(0)):  # the end is lower where all noisy eigenvalues are
         result, *_ = infer(dps.PCA(NAMES), epsilon=1.0, n=5)
-    top = result.conf_int(simultaneous=simultaneous)[:4, 1]
-    assert np.all(top <= 4 / np.arange(1, 5) + 1e-12)  # the eigenvalues' sum is at most p
-    assert top[0] == pytest.approx(4)
+    for simultaneous in (False, True):
+        top = result.conf_int(simultaneous=simultaneous)[:4, 1]
+        assert np.all(top <= 4 / np.arange(1, 5) + 1e-12)  # the eigenvalues' sum is at most p
+        assert top[0] == pytest.approx(4)
 
 
 @pytest.mark.parametrize("unit", ["replace", pytest.param("add_remove", marks=pytest.mark.slow)])
 def test_intervals_and_bounds_on_angles_are_nested(unit, seeded_noise):
     """Beyond the draws certified bounds serve, also at the alpha that the largest draw has."""
     rng = np.random.default_rng(0)
-    schema = dps.Schema([dps.Number(name, -1, 1, points=201, missing=0) for name in "abc"])
-    rows = pd.DataFrame(np.clip(rng.normal(0, [0.5, 0.3, 0.1], (800, 3)), -1, 1), columns=[*"abc"])
-    plan = dps.plan(schema, {"p": dps.PCA([*"abc"])}, budget=dps.PureDP(50), n=800, unit=unit)
+    schema = dps.Schema([dps.Number(name, -1, 1, points=201, missing=0) for name in "ab"])
+    rows = pd.DataFrame(np.clip(rng.normal(0, [0.5, 0.2], (800, 2)), -1, 1), columns=[*"ab"])
+    plan = dps.plan(schema, {"p": dps.PCA([*"ab"])}, budget=dps.PureDP(50), n=800, unit=unit)
     with _noise_from(seeded_noise(6)):
         result = dps.release(plan, rows, m=100, k=10, rng=0).infer("p")
-    alphas = (0.05, 0.003, 6e-4, 2 / 4002, 1e-6)
+    alphas = (0.05, 6e-4, 1e-6)
     found = [result.angles(alpha=alpha)["vector"].to_numpy() for alpha in alphas]
     assert np.all(np.diff(found, axis=0) >= -1e-9)
     certified = result.angles(alpha=1e-6, method="certified")["vector"].to_numpy()
