@@ -1,4 +1,4 @@
-"""Ratios of noisy sums over the private rows: tails by brute force, coverage, widths, limits."""
+"""Ratios of noisy sums over the private rows: tails by brute force, and limits."""
 
 import numpy as np
 import pytest
@@ -62,35 +62,19 @@ def test_tails_of_sampled_rows_are_those_of_a_binomial_count_and_the_noise(law, 
         assert ratio.tails(p, read=True)[0, 0] == pytest.approx(exact, abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("x", "size", "scale", "scale_0"), [(1_800, 2_000, 20.0, 20.0), (3, 9, 4.0, 4.0)]
-)
-def test_coverage_is_exact_and_the_interval_holds_what_is_kept(x, size, scale, scale_0):
-    """150 tests at the true ratio: uniform, so that a wrong law of 15% is seen; 3 intervals.
-
-    Of 9 rows with noise of sd 6 what is kept may be in pieces, or all of [0, 1], and many sums are
-    read as the nearest possible one: p-values are at least uniform.
-    """
-    laws, rng = (DiscreteLaplace(scale), DiscreteLaplace(scale_0)), np.random.default_rng(1)
-    counts, sums = size + noise(laws[1], 150, rng), x + noise(laws[0], 150, rng)
-    truth, cdfs = x / size, []
-    for i, u in enumerate(rng.uniform(-0.5, 0.5, 150)):
-        found = ratio(*laws, float(counts[i]), sums[i], u)
-        cdfs.append(found.tails(truth, read=True)[0, 0])
-        if i < 3:
-            low, high = found.interval(0.1)
-            r = np.linspace(0, 1, 401)
-            cdf = found.cdf(r, np.zeros(r.size, int))
-            kept = r[np.minimum(cdf, 1 - cdf) >= 0.05]
-            assert low[0] - 1e-9 <= kept.min(initial=1)
-            assert kept.max(initial=0) <= high[0] + 1e-9
-            if size > 9:  # and no more
-                assert high[0] - low[0] <= np.ptp(kept) + 2 / 400
-    if size > 9:
-        assert stats.kstest(cdfs, "uniform").pvalue > 1e-3
-    else:
-        pvalues = 2 * np.minimum(cdfs, 1 - np.array(cdfs))
-        assert stats.kstest(pvalues, "uniform", alternative="greater").pvalue > 1e-3
+def test_an_interval_holds_what_is_kept_and_no_more():
+    """Of ten tables, on a grid of ratios; the tails themselves are exact."""
+    law, rng = DiscreteLaplace(20.0), np.random.default_rng(1)
+    counts, sums = 2_000 + noise(law, 10, rng), 1_800 + noise(law, 10, rng)
+    for i, u in enumerate(rng.uniform(-0.5, 0.5, 10)):
+        found = ratio(law, law, float(counts[i]), sums[i], u)
+        low, high = found.interval(0.1)
+        r = np.linspace(0.8, 1, 401)
+        cdf = found.cdf(r, np.zeros(r.size, int))
+        kept = r[np.minimum(cdf, 1 - cdf) >= 0.05]
+        assert low[0] - 1e-9 <= kept.min()
+        assert kept.max() <= high[0] + 1e-9
+        assert high[0] - low[0] <= np.ptp(kept) + 2 * (r[1] - r[0])
 
 
 def test_limits():

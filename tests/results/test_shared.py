@@ -59,10 +59,7 @@ def test_copies_are_equal_and_other_results_are_not(release):
 def test_results_of_persons_are_pickled_also_after_their_intervals():
     numbers = dps.Number("x", 0, 9, missing=0), dps.Number("y", 0, 9, missing=0)
     schema = dps.Schema([*numbers, dps.Boolean("b")])
-    asked = {
-        "gap": dps.MeanDifference("x", by="b"), "line": dps.OLS("y ~ x"),
-        "share": dps.Proportion("b"),
-    }  # fmt: skip
+    asked = {"gap": dps.MeanDifference("x", by="b"), "line": dps.OLS("y ~ x")}
     plan = dps.plan(schema, asked, budget=dps.PureDP(50), person="id",
                     rows_per_person=2, person_totals=True)  # fmt: skip
     i = np.arange(400)

@@ -103,10 +103,10 @@ def test_noise_far_above_or_below_the_rows_in_overlapping_tables(unit, budget):
 def test_a_small_alpha_takes_as_many_draws_as_its_tails_need(schema, survey):
     """99 draws have no quantile at 0.0005."""
     few = dps.GoodnessOfFit("region", [0.4, 0.35, 0.25], simulations=99)
-    many = dps.GoodnessOfFit("region", [0.4, 0.35, 0.25], simulations=40_000)
+    many = dps.GoodnessOfFit("region", [0.4, 0.35, 0.25], simulations=20_000)
     release = released(schema, survey, {"g": few}, 0.2)
     some, exact = (release.infer(one).conf_int(alpha=0.001) for one in (few, many))
-    np.testing.assert_allclose(some, exact, atol=0.015)
+    np.testing.assert_allclose(some, exact, atol=0.02)
     with pytest.raises(dps.RequestError, match=r"alpha=1e-05 is too small .* method='certified'"):
         release.infer(few).conf_int(alpha=1e-5)
 
