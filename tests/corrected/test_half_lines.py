@@ -70,7 +70,7 @@ def test_one_slope_is_the_smallest_and_largest_quotient(square):
 
 
 def test_population_bounds_hold_the_populations_coefficients():
-    rng, held, known, runs = np.random.default_rng(0), 0, 0, 30
+    rng, held, known, runs = np.random.default_rng(0), 0, 0, 15
     for seed in range(runs):
         rows = table(1, seed, n=60, noise=1.0)
         moments, radii = off(rows, 0.003, rng, 0.01)

@@ -92,6 +92,20 @@ def test_sampling_radii_hold_for_skewed_rows():
     assert shortest < 20
 
 
+@pytest.mark.parametrize("centered", [True, False])
+def test_corrected_eigenvalues_cover_at_the_worst_centre(centered):
+    """A centre that is off by the whole radius, rows in a ball of squared length 2."""
+    rng, n, radius = np.random.default_rng(4), 500, 0.05
+    rows = rng.uniform(-1, 1, (20_000, 2)) @ np.array([[1, 0.6], [0, 0.5]])
+    options = {"spectral_radius": radius, "ball": (rows**2).sum(axis=1).max(), "centered": centered}
+    second = lambda x: np.cov(x.T, ddof=0) if centered else x.T @ x / len(x)  # noqa: E731
+    values = np.linalg.eigvalsh(second(rows))[::-1]
+    for sign in (-1, 1):
+        own = second(rows[rng.integers(0, len(rows), n)]) + sign * radius * np.eye(2)
+        low, high = dps.corrected.eigenvalues(own, n=n, **options)
+        assert np.all((low <= values) & (values <= high))
+
+
 def test_corrected_eigenvalues_of_many_rows_are_weyls():
     matrix = np.array([[0.5, 0.2], [0.2, 0.3]])
     own = np.linalg.eigvalsh(matrix)[::-1]

@@ -112,3 +112,15 @@ def test_beyond_the_draws_the_tail_is_that_of_sampling_and_noise(gaussian, share
     values = np.sqrt(total) * np.linspace(0.1, 9, 30)
     pvalues = [law.pvalue(value, "two-sided") for value in values]
     assert np.all(np.diff(pvalues) <= 1e-15)
+
+
+def test_limits_beyond_the_draws_are_where_the_pvalue_is_alpha():
+    law, widths = with_noise(0.005, False), []
+    for alpha in (0.01, 1e-3, 1e-8):
+        low, high = law.limits(alpha, -1.0, 1.0)
+        widths.append(high - low)
+        for end in (low, high):
+            if alpha < 0.002 and abs(end) < 1:
+                assert law.pvalue(end * 1.0001, "two-sided") <= alpha * 1.01
+                assert law.pvalue(end * 0.999, "two-sided") >= alpha * 0.99
+    assert np.all(np.diff(widths) > 0)

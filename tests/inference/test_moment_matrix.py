@@ -58,12 +58,10 @@ def held(unit):
 
 def test_without_noise_it_is_the_mean_of_products(no_noise):
     found, frame = held("add_remove"), rows()
-    columns = [np.ones(len(frame)), frame["pay"], frame["region"] == "s", frame["region"] == "w",
-               frame["age"], 2 * frame["smoker"] - 1]  # fmt: skip
+    columns = [np.ones(len(frame)), frame["pay"] / 20 - 0.5, frame["region"] == "s",
+               frame["region"] == "w", frame["age"] / 50 - 1, 2 * frame["smoker"] - 1]  # fmt: skip
     features = np.column_stack(columns).astype(float)
-    scaled = found.scaling @ found.matrix @ found.scaling.T
-    np.testing.assert_allclose(scaled, features.T @ features / len(frame), rtol=1e-12)
-    assert found.names == ["Intercept", "pay", "region=s", "region=w", "age", "sign(smoker)"]
+    np.testing.assert_allclose(found.matrix, features.T @ features / len(frame), rtol=1e-12)
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])

@@ -59,6 +59,10 @@ def test_one_contrast_has_single_numbers_as_in_statsmodels(found):
     assert two.pvalue[0] == pytest.approx(one.pvalue)
     assert two.null.tolist() == [0.1, 0.2]
     assert found.test(term=found.terms[-1]).pvalue == found.pvalues[-1]
+    with pytest.raises(dps.RequestError, match="no chi-square form"):
+        found.wald_test("a = 0", use_f=False)
+    with pytest.raises(dps.RequestError, match="single parameter; this one has 4"):
+        float(found)
 
 
 def test_joint_tests_allow_for_the_noise(seeded_noise):

@@ -57,6 +57,14 @@ def test_pairs_are_those_of_a_difference():
     assert np.all(np.asarray(pairs.p_unadjusted)[~pairs.tested] == 1)  # with the empty ward
 
 
+def test_the_two_levels_count_the_second(no_noise):
+    frame = rows()
+    result = released(dps.GroupMeans("vote", by="ward"), frame, dps.PureDP(1000)).infer("asked")
+    known = frame[frame["vote"].notna()]
+    expected = (known["vote"] == "yes").groupby(known["ward"]).mean()
+    np.testing.assert_allclose(result.params[:3], expected)
+
+
 def test_each_share_is_that_of_a_proportion_in_the_group():
     release = released(RATES)
     result, one = release.infer("asked"), release.infer(dps.Proportion("ill", given="ward == 'b'"))

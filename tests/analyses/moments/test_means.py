@@ -15,7 +15,6 @@ SCHEMA = dps.Schema([
     dps.Number("age", 0, 100, points=201, missing=40),
     dps.Number("pay", -10, 30, points=401, missing=0),
     dps.Number("score", values=[17.5, 22, 27, 40], missing=22),
-    dps.Number("bare", 0, 1),
     dps.Category("region", ["n", "s", "w"]),
     dps.Boolean("ill"),
 ])  # fmt: skip
@@ -38,7 +37,6 @@ def rows(n=N):
         "age": age,
         "pay": (age / 5 + rng.normal(0, 4, n)).clip(-10, 30).round(1),
         "score": rng.choice([17.5, 22, 27, 40], n, p=[0.1, 0.2, 0.4, 0.3]),
-        "bare": rng.random(n),
         "region": rng.choice(["n", "s", "w"], n, p=[0.6, 0.38, 0.02]),
         "ill": rng.random(n) < 0.3,
     })  # fmt: skip

@@ -39,7 +39,7 @@ def infer(analysis, *, epsilon=1.0, n=800, unit="replace", budget=None):
     plan = dps.plan(
         SCHEMA, {"a": analysis}, budget=budget, n=count, unit=unit, reference=dps.Uniform()
     )
-    release = dps.release(plan, frame, rng=0, m=200)
+    release = dps.release(plan, frame, rng=0, m=50)
     return release.infer("a"), frame, release
 
 
@@ -266,7 +266,7 @@ def test_shrunk_rows_are_measured_once_whatever_the_order_of_the_columns():
     both = {"cov": dps.Covariance(PAY_FIRST, **OPTIONS), "pca": dps.PCA(PAY_FIRST[::-1], **OPTIONS)}
     plan = dps.plan(SCHEMA, both, budget=dps.PureDP(1), n=800)
     assert len(plan.blocks) == 1
-    release = dps.release(plan, rows(), rng=0, m=200)
+    release = dps.release(plan, rows(), rng=0, m=50)
     pca = release.infer("pca")
     assert pca.columns == tuple(PAY_FIRST[::-1])
     np.testing.assert_allclose(pca.spread, [SCALE[name] for name in PAY_FIRST[::-1]])

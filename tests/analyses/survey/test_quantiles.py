@@ -114,3 +114,11 @@ def test_certified_limits_hold_the_rows_own_distribution(surveyed, unit, budget)
     whole = result.distribution(method="certified", target="population")
     assert whole["low"].eq(0).all()
     assert whole["high"].eq(1).all()
+
+
+def test_a_design_effect_serves_without_contrasts(surveyed):
+    design = dps.Design("w", mean=surveyed.figures["about"]["mean_weight"], cap=8_000, deff=2)
+    schema = dps.Schema([INCOME], design=design)
+    part = surveyed.release(dps.Quantile("income"), schema).infer("x").intervals.shares.parts[0]
+    wanted = 2 * part.params * (1 - part.params) / len(surveyed.rows)
+    np.testing.assert_allclose(np.diag(part.sampling_covariance), wanted, rtol=1e-6)

@@ -59,6 +59,15 @@ def test_goodness_of_fit(surveyed, all_contrasts):
     np.testing.assert_allclose(result.residuals, residuals, rtol=1e-6)
 
 
+def test_missing_cells_are_left_out_of_a_fit_of_values(surveyed, all_contrasts):
+    schema = surveyed.schema(dps.Category("region", ["coast", "hills"], allow_missing=True))
+    result = surveyed.release(dps.GoodnessOfFit("region", [0.5, 0.5]), schema).infer("x")
+    two = surveyed.rows[surveyed.rows["region"] != "plain"]
+    own = two["u"][two["region"] == "coast"].sum() / two["u"].sum()
+    np.testing.assert_allclose(result.shares, [own, 1 - own], rtol=1e-7)
+    assert "design effect" in result.summary()
+
+
 def test_declared_levels_without_rows_are_left_out(surveyed, all_contrasts):
     f = surveyed.figures["region_by_ill"]["f"]
     schema = surveyed.schema(dps.Category("region", ["coast", "hills", "swamp", "plain"]), ILL)

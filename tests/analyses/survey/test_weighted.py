@@ -137,10 +137,8 @@ def test_contrasts_of_two_units_a_stratum_give_the_variance_itself(surveyed, nha
 def test_strata_of_one_unit_are_those_of_r(surveyed, lonely):
     rows = surveyed.rows
     rows = rows[(rows["stratum"] != "a") | (rows["psu"] != 2)].reset_index(drop=True)
-    figure, schema = (
-        surveyed.all_figures["lonely"][lonely],
-        surveyed.schema(frame=rows, lonely=lonely),
-    )
+    figure = surveyed.all_figures["lonely"][lonely]
+    schema = surveyed.schema(frame=rows, lonely=lonely)
     (part,) = surveyed.release(dps.Proportion("ill"), schema, rows=rows).infer("x").parts
     exact = surveyed.exact(part, schema, rows, lonely)
     same(exact.params, exact.sampling_covariance, figure, slice(0, 1))
@@ -151,8 +149,8 @@ def test_strata_of_one_unit_are_those_of_r(surveyed, lonely):
 def test_a_domain_of_one_stratum_has_one_degree_of_freedom(surveyed, nhanes):
     """Fourteen pairs are declared, and thirteen contrasts are zero (eq. concentrated-degrees)."""
     units = surveyed.units_of(nhanes, "SDMVSTRA", "SDMVPSU")
-    design = dps.Design("WTMEC2YR", mean=32_000, cap=100_000, strata="SDMVSTRA", unit="SDMVPSU",
-                        units=units)  # fmt: skip
+    keys = {"strata": "SDMVSTRA", "unit": "SDMVPSU", "units": units}
+    design = dps.Design("WTMEC2YR", mean=32_000, cap=100_000, **keys)
     strata = sorted(set(nhanes["SDMVSTRA"]))
     columns = [dps.Category("HI_CHOL", [0, 1]), dps.Category("SDMVSTRA", strata)]
     asked = {"by": dps.GroupMeans("HI_CHOL", by="SDMVSTRA"), "all": dps.Proportion("HI_CHOL == 1")}
@@ -162,12 +160,24 @@ def test_a_domain_of_one_stratum_has_one_degree_of_freedom(surveyed, nhanes):
     assert release.infer("all").degrees_of_freedom[0] > 10
 
 
+def test_certified_limits_of_ratios_hold_those_of_the_rows(surveyed):
+    rows, asked = surveyed.rows, {"gap": dps.Difference("ill", by="sex")}
+    plan = dps.plan(surveyed.schema(), asked, budget=dps.PureDP(5), n=len(rows))
+    result = dps.release(plan, rows, m=10).infer("gap")
+    low, high = result.conf_int(alpha=1e-6, method="certified", target="table").T
+    f, m = (np.average(part["ill"], weights=part["u"]) for _, part in rows.groupby("sex"))
+    sign = 1 if "m" in result.terms[0].partition(" - ")[0] else -1
+    own = [sign * (m - f), (m / f) ** sign, (m / (1 - m) / f * (1 - f)) ** sign]
+    assert np.all((low <= own) & (own <= high))
+
+
 def test_pairs_and_equality_of_groups_follow_from_their_covariance(released):
     """Of R's estimates and covariance, by svycontrast and Rao and Scott's test."""
     result = released.infer("income_by_region")
     params, cov = np.asarray(result.params), result.covariance
     pairs, signs = result.pairwise(), np.array([[1, -1, 0], [1, 0, -1], [0, 1, -1]])
     assert pairs.terms == ["coast - hills", "coast - plain", "hills - plain"]
+    assert released.infer("of means").params[0] == pytest.approx(-pairs.params[0])
     np.testing.assert_allclose(pairs.params, signs @ params, rtol=1e-8)
     np.testing.assert_allclose(pairs.bse**2, np.diag(signs @ cov @ signs.T), rtol=1e-6)
     np.testing.assert_allclose(pairs.pvalues, holm(np.asarray(pairs.p_unadjusted)))

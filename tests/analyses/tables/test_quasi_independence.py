@@ -72,7 +72,7 @@ def test_residuals_have_the_variance_that_the_fit_leaves():
     p /= p.sum()
     squares = []
     plan = dps.plan(SCHEMA, {"t": dps.Independence("a", "b", simulations=99)}, budget=EXACT)
-    for _ in range(20):
+    for _ in range(12):
         drawn = rng.choice(12, 2_000, p=p.ravel())
         rows = pd.DataFrame({"a": np.array(ROWS)[drawn // 3], "b": np.array(COLUMNS)[drawn % 3]})
         release = dps.release(plan, rows.assign(s=True), m=20, k=5)
@@ -81,8 +81,8 @@ def test_residuals_have_the_variance_that_the_fit_leaves():
     assert np.isnan(means[~POSSIBLE]).all()
     assert np.isnan(means[0, 0])  # its row determines it
     rest = means[1:][POSSIBLE[1:]]
-    # Five standard deviations of a mean of 20 squares of normal variables.
-    assert np.all(np.abs(rest - 1) < 5 * np.sqrt(2 / 20))
+    # Five standard deviations of a mean of 12 squares of normal variables.
+    assert np.all(np.abs(rest - 1) < 5 * np.sqrt(2 / 12))
 
 
 def test_strata_without_noise():

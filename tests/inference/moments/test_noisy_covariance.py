@@ -19,7 +19,7 @@ SCHEMA = dps.Schema([dps.Number(name, -1, 1, points=201, missing=0) for name in 
 KINDS = pytest.mark.parametrize(
     ("unit", "standardize", "clip_norm"),
     [
-        ("replace", False, None), ("add_remove", True, None), ("add_remove", False, 0.8),
+        ("replace", False, None), ("add_remove", True, 0.8),
     ],
 )  # fmt: skip
 
