@@ -7,8 +7,6 @@ import pytest
 from scipy import optimize, stats
 
 from dpstats.corrected.chi_square import (
-    SIMULATIONS,
-    _simulations,
     chisquare,
     critical_value,
     statistic_range,
@@ -44,48 +42,23 @@ def boxes(count, seed, largest=7):
 
 
 def test_maximum_equals_brute_force():
-    for lower, upper, p0 in boxes(150, 1):
+    for lower, upper, p0 in boxes(60, 1):
         found = statistic_range(lower, upper, p0)[1]
         assert found == pytest.approx(largest_at_vertices(lower, upper, p0), rel=1e-7, abs=1e-12)
 
 
 def test_minimum_equals_scipy():
-    for lower, upper, p0 in boxes(60, 2):
+    for lower, upper, p0 in boxes(20, 2):
         start = lower + (upper - lower) * (1 - lower.sum()) / max((upper - lower).sum(), 1e-300)
         best = optimize.minimize(
-            value,
-            start,
-            (p0,),
-            jac=lambda x, p0: 2 * (x - p0) / p0,
-            method="SLSQP",
+            value, start, (p0,), jac=lambda x, p0: 2 * (x - p0) / p0, method="SLSQP",
             bounds=list(zip(lower, upper, strict=True)),
             constraints=[{"type": "eq", "fun": lambda x: x.sum() - 1}],
             options={"ftol": 1e-14, "maxiter": 500},
-        )
+        )  # fmt: skip
         found = statistic_range(lower, upper, p0)[0]
         assert found == pytest.approx(best.fun, rel=1e-5, abs=1e-7)
         assert found <= value(start, p0) + 1e-12
-
-
-@pytest.mark.parametrize("d", [20, 200])
-def test_many_cells_hold_every_table_of_the_box(d):
-    rng = np.random.default_rng(3)
-    p0 = np.full(d, 1 / d)
-    x = rng.dirichlet(np.full(d, 5.0))
-    radius = 0.5 / d
-    lower, upper = np.clip(x - radius, 0, 1), np.clip(x + radius, 0, 1)
-    least, most = statistic_range(lower, upper, p0)
-    for _ in range(300):  # vertices by filling in a random order: feasible, often extreme
-        order = (
-            rng.permutation(d)
-            if rng.random() < 0.5
-            else np.argsort(-upper + rng.normal(0, radius, d))
-        )
-        room = (upper - lower)[order]
-        point = lower.copy()
-        point[order] += np.clip(1 - lower.sum() - (np.cumsum(room) - room), 0, room)
-        assert least - 1e-12 <= value(point, p0) <= most + 1e-12
-    assert most <= value(np.where(x > p0, upper, lower), p0) + 1e-9  # below the box alone
 
 
 def test_critical_value_by_enumeration():
@@ -94,7 +67,7 @@ def test_critical_value_by_enumeration():
     tables = np.array([(a, b, n - a - b) for a in range(n + 1) for b in range(n + 1 - a)])
     mass = stats.multinomial.pmf(tables, n, p0)
     statistics = ((tables - n * np.array(p0)) ** 2 / (n * np.array(p0))).sum(axis=1)
-    for level in (1e-4, 0.01, 0.025, 0.2):
+    for level in (0.01, 0.2):
         c = critical_value(n, p0, level)
         # five standard errors of a share
         slack = 5 * np.sqrt(level / max(19_999, 50 / level))
@@ -103,27 +76,22 @@ def test_critical_value_by_enumeration():
     assert critical_value(n, p0, 1e-7) == pytest.approx(n * (1 / 0.2 - 1))
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.05, 0.12])
+@pytest.mark.parametrize("shift", [0.0, 0.12])
 def test_verdicts_are_valid_for_the_worst_centre(shift):
-    """300 tables; the centre is moved by the whole radius against the truth of each verdict."""
+    """100 tables; the centre is moved by the whole radius against the truth of each verdict."""
     rng = np.random.default_rng(5)
-    n, radius, runs = 300, 0.02, 300
-    p0 = np.array([0.25, 0.25, 0.25, 0.25])
-    p = p0 + shift * np.array([1, -1, 1, -1])
-    seen = {"reject": 0, "accept": 0, "inconclusive": 0}
-    for x in rng.multinomial(n, p, runs) / n:
-        centre = x + radius * np.sign(x - p0)
-        result = chisquare(centre, radius, n, p0)
+    n, radius, runs = 300, 0.02, 100
+    p0 = np.full(4, 0.25)
+    rejected = 0
+    for x in rng.multinomial(n, p0 + shift * np.array([1, -1, 1, -1]), runs) / n:
+        result = chisquare(x + radius * np.sign(x - p0), radius, n, p0)
         inner = n * value(x, p0)
         assert result.low - 1e-9 <= inner <= result.high + 1e-9
         assert result.verdict != "reject" or inner > result.critical
         assert result.verdict != "accept" or inner <= result.critical
-        seen[result.verdict] += 1
-    if shift == 0:  # at most alpha - beta = .025; five standard errors
-        assert seen["reject"] / runs <= 0.025 + 5 * np.sqrt(0.025 / runs)
-    if shift == 0.12:
-        assert seen["reject"] / runs > 0.5
-    assert shift or seen["reject"] < runs / 2
+        rejected += result.verdict == "reject"
+    # at most alpha - beta = .025, and five standard errors; at .12 the test has power
+    assert rejected / runs > 0.5 if shift else rejected / runs <= 0.025 + 5 * (0.025 / runs) ** 0.5
 
 
 def test_a_box_without_tables_is_inconclusive():
@@ -147,20 +115,7 @@ def test_independence_of_a_table_in_a_box():
         assert result.high == pytest.approx(pearson, rel=1e-2)
         assert result.critical == pytest.approx(stats.chi2.isf(0.025, df))
         assert (result.verdict == "reject") == (result.low > result.critical)
-        assert (result.verdict == "accept") == (result.high <= result.critical)
-        wide = chisquare(counts / n, 0.2, n)
-        assert wide.low <= pearson <= wide.high
-        assert wide.verdict == "inconclusive"
+        assert chisquare(counts / n, 0.2, n).verdict == "inconclusive"
     even = np.full((2, 2), 0.25)
     assert chisquare(even, 0.001, 1000).verdict == "accept"
     assert chisquare(even, 0.001, 12).verdict == "inconclusive"  # fewer than 5 expected
-
-
-def test_many_cells_take_fewer_tables_and_keep_the_level():
-    """1,000 degrees of freedom against the chi-square law, which is good at these counts."""
-    d, n = 1_001, 10**6
-    critical = critical_value(n, (1 / d,) * d, 0.025)
-    # 4,999 tables: five standard errors of a share
-    assert abs(stats.chi2.sf(critical, d - 1) - 0.025) < 5 * np.sqrt(0.025 * 0.975 / 4_999) + 5e-4
-    assert _simulations(3) == SIMULATIONS
-    assert _simulations(d) < SIMULATIONS / 3

@@ -46,18 +46,6 @@ def test_coverage_of_coin_flips_by_enumeration(n):
         assert mass[(low <= 2 * p - 1) & (2 * p - 1 <= high)].sum() >= 1 - alpha
 
 
-def test_each_bound_is_the_shorter_one_somewhere_and_none_is_beyond_reason():
-    n, alpha = 5_000, 0.05
-    centre = np.zeros(2)
-    low, high = mean_confint(centre, centre, np.array([1.0, 0.001]), n, alpha)
-    np.testing.assert_allclose(high, -low)
-    hoeffding = np.sqrt(2 * np.log(4 / alpha) / n)
-    assert 0.95 * hoeffding < high[0] <= hoeffding + 1e-8
-    assert high[1] == pytest.approx(2 * empirical_bernstein_radius(0.001 / 4, n, alpha / 2))
-    # the normal interval is shorter, by a factor that is not huge
-    assert 1 < high[0] / (1.96 / np.sqrt(n)) < 1.6
-
-
 def test_without_rows_nothing_is_known():
     one = np.ones(1)
     assert mean_confint(one, one, one, 0.0, 0.05) == (-1, 1)
@@ -80,10 +68,9 @@ def test_it_bounds_every_law_whose_distribution_function_is_known_at_the_cuts():
     """And some law attains it within the bins: all mass of each at one of its ends."""
     rng = np.random.default_rng(1)
     cuts, attained = np.array([0.0, 1.0, 4.0, 5.0]), 0.0
-    for _ in range(50):
-        masses = rng.dirichlet(np.ones(3))
+    for _ in range(20):
+        masses, values = rng.dirichlet(np.ones(3)), rng.uniform(0, 5, 30)
         f = np.concatenate([[0.0], np.cumsum(masses)])
-        values = rng.uniform(0, 5, 30)
         bound = wasserstein_bound(values, cuts, f[:-1], f[1:])
         for _ in range(20):
             place = cuts[:-1] + np.diff(cuts) * rng.choice([0, 0.3, 1], 3)

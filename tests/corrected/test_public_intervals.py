@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint as clopper_pearson
@@ -22,6 +22,7 @@ def test_radius_zero_is_clopper_pearson():
     np.testing.assert_allclose(result, clopper_pearson(x, 40, alpha=0.03, method="beta"), rtol=1e-9)
 
 
+@settings(max_examples=30)
 @given(n=st.integers(1, 10**6), share=st.floats(0, 1), wide=st.floats(0, 1))
 def test_rounding_never_shortens(n, share, wide):
     """The box ends at two integers exactly, up to the rounding of centre and radius."""
@@ -33,37 +34,27 @@ def test_rounding_never_shortens(n, share, wide):
     assert high >= clopper_pearson(high_x, n, alpha=0.025, method="beta")[1] * (1 - 1e-9)
 
 
-def test_a_box_between_integers_shrinks_to_them():
-    inside = proportion_confint(0.305, 0.0149, 100)  # [29.01, 31.99]
-    np.testing.assert_allclose(inside, proportion_confint(0.305, 0.005, 100))  # [30, 31]
-    assert proportion_confint(0.305, 0.015, 100)[0] < inside[0]  # [29, 32]
-
-
-@pytest.mark.parametrize("p", [0.0, 0.01, 0.2, 0.5, 0.97])
-def test_covers_for_the_worst_centre(p):
+def test_covers_for_the_worst_centre():
     """Whatever the centre within the radius, the error is at most alpha - beta."""
     n, radius = 60, 0.04
     x = np.arange(n + 1)
-    ends = [
-        proportion_confint(x / n + sign * radius, radius, n)[0 if sign > 0 else 1]
-        for sign in (1, -1)
-    ]
-    mass = stats.binom.pmf(x, n, p)
-    assert mass @ ((ends[0] <= p) & (p <= ends[1])) >= 0.975
-    worst = proportion_confint(x / n + radius, radius, n)
-    assert mass @ ((worst[0] <= p) & (p <= worst[1])) >= 0.975
+    worst = [proportion_confint(x / n + sign * radius, radius, n) for sign in (1, -1)]
+    for p in (0.0, 0.01, 0.2, 0.5, 0.97):
+        mass = stats.binom.pmf(x, n, p)
+        assert mass @ ((worst[0][0] <= p) & (p <= worst[1][1])) >= 0.975
+        assert mass @ ((worst[0][0] <= p) & (p <= worst[0][1])) >= 0.975
 
 
-@pytest.mark.parametrize("p", [0.003, 0.01, 0.2, 0.5])
-@pytest.mark.parametrize(("n", "scale"), [(30, 1.0), (500, 4.0)])
-def test_certified_coverage_by_enumeration(n, scale, p):
+@pytest.mark.parametrize(("n", "scale"), [(30, 1.0), (100, 4.0)])
+def test_certified_coverage_by_enumeration(n, scale):
     law = DiscreteLaplace(scale)
     beta = certificate_split(n, scale)
     q = law.quantile(beta)
-    x, z = np.arange(n + 1), np.arange(-int(40 * scale), int(40 * scale) + 1)
+    x, z = np.arange(n + 1), np.arange(-int(20 * scale), int(20 * scale) + 1)
     low, high = proportion_confint((x[:, None] + z) / n, q / n, n, beta=beta)
-    covered = stats.binom.pmf(x, n, p) @ ((low <= p) & (p <= high)) @ law.pmf(z)
-    assert covered >= 0.95
+    for p in (0.003, 0.01, 0.2, 0.5):
+        covered = stats.binom.pmf(x, n, p) @ ((low <= p) & (p <= high)) @ law.pmf(z)
+        assert covered >= 0.95
 
 
 def test_a_pair_bounds_the_number_of_rows():
@@ -76,10 +67,8 @@ def test_a_pair_bounds_the_number_of_rows():
     assert low > 0.9 * float(proportion_confint(p, radius + 0.05, few)[0])
     same = proportion_confint(p, radius, (few, few))
     np.testing.assert_array_equal(same, proportion_confint(p, radius, few))
-    matrix, moments = (
-        np.diag([0.5, 0.2]),
-        np.array([[1, 0.1, 0.2], [0.1, 0.5, 0.3], [0.2, 0.3, 0.4]]),
-    )
+    matrix = np.diag([0.5, 0.2])
+    moments = np.array([[1, 0.1, 0.2], [0.1, 0.5, 0.3], [0.2, 0.3, 0.4]])
     for function, centre in ((eigenvalues, matrix), (ols, moments)):
         pair = np.array(function(centre, 0.001, n=(few, many)))
         np.testing.assert_array_equal(pair, function(centre, 0.001, n=few))
@@ -87,31 +76,17 @@ def test_a_pair_bounds_the_number_of_rows():
         assert np.all(pair[0] <= wide[0])
         assert np.all(pair[1] >= wide[1])
     table = np.array([[0.3, 0.2], [0.2, 0.3]])
-    for null in (None, [0.25, 0.25, 0.25, 0.25]):
-        centre = table if null is None else table.ravel()
-        pair = chisquare(centre, 0.01, (few, many), null)
-        assert chisquare(centre, 0.01, [few, many], null) == pair  # as JSON has the pair
-        for n in (few, 190, many):
-            one = chisquare(centre, 0.01, n, null)
-            assert pair.low <= one.low
-            assert pair.high >= one.high
-        assert pair.sizes == (few, many)
+    pair = chisquare(table, 0.01, (few, many))
+    assert chisquare(table, 0.01, [few, many]) == pair  # as JSON has the pair
+    for n in (few, 190, many):
+        one = chisquare(table, 0.01, n)
+        assert pair.low <= one.low
+        assert pair.high >= one.high
 
 
 def test_a_radius_that_always_holds_leaves_all_of_alpha():
     whole = proportion_confint(0.3, 0.0, 100, beta=0)
     np.testing.assert_allclose(whole, stats.binomtest(30, 100).proportion_ci(method="exact"))
-
-
-@pytest.mark.parametrize("beta", [0.025, 0.0, 0.05])
-def test_the_error_of_the_radius_counts(beta):
-    """Coverage by enumeration of the count, the radius failing with probability exactly beta."""
-    n, p, radius, alpha = 200, 0.3, 0.01, 0.1
-    x = np.arange(n + 1)
-    mass = stats.binom.pmf(x, n, p)
-    low, high = proportion_confint(x / n + radius, radius, n, alpha=alpha, beta=beta)
-    on_event = mass @ ((low <= p) & (p <= high))
-    assert (1 - beta) * on_event >= 1 - alpha - 1e-12  # off the event, count every one as a miss
 
 
 RIGHT = {
@@ -145,34 +120,23 @@ def test_impossible_arguments_are_refused(function):
     (proportion_confint, {"radius": np.nan}, "negative or missing"),
     (proportion_confint, {"n": 10.5}, "integer"),
     (proportion_confint, {"p": 25}, "far outside 0 to 1, where shares are; divide counts by n"),
-    (proportion_confint, {"p": -4}, "far outside"),
     (proportion_confint, {"n": [900, 1100]}, r"n is a list.*bounds as a tuple \(low, high\)"),
-    (proportion_confint, {"p": [0.1, 0.2], "radius": [0.1] * 3}, "do not fit"),
-    (chisquare, {"radius": np.nan}, "radius must be"),
     (chisquare, {"radius": [0.1] * 3}, "radius must be"),
     (eigenvalues, {"radius": np.ones(2)}, "one number, or a matrix"),
     (ols, {"radius": np.ones(2)}, r"shape \(2,\); it must fit \(3, 3\)"),
     (chisquare, {"proportions": [0.2, 0.3, 0.5]}, "one number per cell"),
     (chisquare, {"probabilities": [0.5, 0.4]}, "sum to 0.9"),
     (chisquare, {"probabilities": [1.0, 0.0]}, "must all be positive"),
-    (chisquare, {"probabilities": [1.0]}, "at least two"),
     (chisquare, {"probabilities": None}, "independence needs a table"),
     (chisquare, {"probabilities": None, "proportions": [[0.4], [0.6]]}, "two columns"),
     (chisquare, {"proportions": [40, 60]}, "Divide counts and radii by n"),
-    (chisquare, {"proportions": [40, 60], "radius": 1}, "Divide counts and radii by n"),
-    (chisquare, {"proportions": [[40, 30], [30, 20]], "probabilities": None}, "Divide counts"),
-    (chisquare, {"proportions": [0.9, 0.9, 0.9], "radius": 0.01}, "Divide counts"),
-    (eigenvalues, {"matrix": [[1, 2, 3]]}, "square"), (eigenvalues, {"matrix": []}, "square"),
     (eigenvalues, {"matrix": [[1, 2], [0, 1]]}, "symmetric"),
     (eigenvalues, {"radius": None}, "give one of radius="),
-    (eigenvalues, {"spectral_radius": 0.1}, "give one of radius="),
-    (eigenvalues, {"radius": None, "spectral_radius": [1, 2]}, "spectral_radius must be one"),
     (eigenvalues, {"radius": None, "spectral_radius": -1}, "spectral_radius must be one"),
     (eigenvalues, {"ball": 0}, "positive"), (eigenvalues, {"n": None}, "number of rows"),
-    (eigenvalues, {"radius": [[1], [2, 3]]}, "regular"),
     (ols, {"second_moments": [[1, 2], [3]]}, "regular"),
     (ols, {"second_moments": np.ones((2, 3))}, "symmetric"),
-    (ols, {"second_moments": 3.0}, "symmetric"), (ols, {"n": None, "beta": 0.2}, "beta"),
+    (ols, {"n": None, "beta": 0.2}, "beta"),
 ])  # fmt: skip
 def test_arguments_that_only_one_function_refuses(function, change, message):
     with pytest.raises(RequestError, match=message):

@@ -18,20 +18,12 @@ def symmetric(rng, p):
     return (square + square.T) / 2
 
 
-def test_vectors_are_rows_with_a_positive_largest_loading():
-    matrix = symmetric(np.random.default_rng(0), 6)
-    values, vectors = descending(matrix)
-    np.testing.assert_allclose(vectors.T * values @ vectors, matrix, atol=1e-12)
-    assert np.all(np.diff(values) <= 0)
-    assert np.all(vectors[np.arange(6), np.abs(vectors).argmax(axis=1)] > 0)
-
-
 @pytest.mark.parametrize("size", [0.02, 0.3])
 def test_no_error_of_that_norm_turns_vectors_farther(size):
     """Errors of the largest norm, random ones and those that mix two neighbours."""
     rng = np.random.default_rng(1)
     closest = np.inf
-    for trial in range(600):
+    for trial in range(150):
         truth = np.diag([3.0, 2.0, 1.5, 0.1])
         error = symmetric(rng, 4)
         if trial % 2:
@@ -71,23 +63,22 @@ def test_loading_bounds_are_reached_by_turned_vectors():
     vector = np.array([0.1, -0.3, 0.9])
     vector /= np.linalg.norm(vector)
     low, high = loading_bounds(vector[np.newaxis], np.array([0.4]))
-    turned = rng.standard_normal((20_000, 3))
+    turned = rng.standard_normal((5_000, 3))
     turned -= np.outer(turned @ vector, vector)
     turned /= np.linalg.norm(turned, axis=1, keepdims=True)
     angle = np.arcsin(0.4)
     reached = np.cos(angle) * vector + np.sin(angle) * turned
     assert np.all((low[0] - 1e-9 <= reached) & (reached <= high[0] + 1e-9))
-    np.testing.assert_allclose(reached.min(axis=0), low[0], atol=1e-3)
-    np.testing.assert_allclose(reached.max(axis=0)[:2], high[0][:2], atol=1e-3)
-    assert high[0][2] == 1 or high[0][2] == pytest.approx(reached.max(axis=0)[2], abs=1e-3)
+    np.testing.assert_allclose(reached.min(axis=0), low[0], atol=3e-3)
+    np.testing.assert_allclose(reached.max(axis=0)[:2], high[0][:2], atol=3e-3)
+    assert high[0][2] == 1 or high[0][2] == pytest.approx(reached.max(axis=0)[2], abs=3e-3)
 
 
-@pytest.mark.parametrize("n", [50, 2_000])
-def test_sampling_radii_hold_for_skewed_rows(n):
+def test_sampling_radii_hold_for_skewed_rows():
     """At gamma = 1/2, so that a radius that is too short by a half is seen."""
     rng = np.random.default_rng(3)
-    p, runs = 3, 300
-    rows = np.where(rng.random((100_000, p)) < 0.05, 1.0, -0.9) * [1, 0.8, 0.3]
+    n, p, runs = 50, 3, 100
+    rows = np.where(rng.random((20_000, p)) < 0.05, 1.0, -0.9) * [1, 0.8, 0.3]
     truth, inside = np.cov(rows.T, ddof=0), np.zeros(2)
     shortest = np.inf
     for _ in range(runs):
@@ -101,26 +92,18 @@ def test_sampling_radii_hold_for_skewed_rows(n):
     assert shortest < 20
 
 
-def test_corrected_eigenvalues_cover_at_the_worst_centre():
+@pytest.mark.parametrize("centered", [True, False])
+def test_corrected_eigenvalues_cover_at_the_worst_centre(centered):
     """A centre that is off by the whole radius, rows in a ball of squared length 2."""
-    rng = np.random.default_rng(4)
-    n, radius = 500, 0.05
-    rows = rng.uniform(-1, 1, (50_000, 2)) @ np.array([[1, 0.6], [0, 0.5]])
-    ball = float(np.max(np.sum(rows**2, axis=1)))
-    for centered in (True, False):
-        truth = np.cov(rows.T, ddof=0) if centered else rows.T @ rows / len(rows)
-        values = np.linalg.eigvalsh(truth)[::-1]
-        for sign in (-1, 1):
-            drawn = rows[rng.integers(0, len(rows), n)]
-            own = np.cov(drawn.T, ddof=0) if centered else drawn.T @ drawn / n
-            low, high = dps.corrected.eigenvalues(
-                own + sign * radius * np.eye(2),
-                n=n,
-                spectral_radius=radius,
-                ball=ball,
-                centered=centered,
-            )
-            assert np.all((low <= values) & (values <= high))
+    rng, n, radius = np.random.default_rng(4), 500, 0.05
+    rows = rng.uniform(-1, 1, (20_000, 2)) @ np.array([[1, 0.6], [0, 0.5]])
+    options = {"spectral_radius": radius, "ball": (rows**2).sum(axis=1).max(), "centered": centered}
+    second = lambda x: np.cov(x.T, ddof=0) if centered else x.T @ x / len(x)  # noqa: E731
+    values = np.linalg.eigvalsh(second(rows))[::-1]
+    for sign in (-1, 1):
+        own = second(rows[rng.integers(0, len(rows), n)]) + sign * radius * np.eye(2)
+        low, high = dps.corrected.eigenvalues(own, n=n, **options)
+        assert np.all((low <= values) & (values <= high))
 
 
 def test_corrected_eigenvalues_of_many_rows_are_weyls():
@@ -134,17 +117,14 @@ def test_corrected_eigenvalues_of_many_rows_are_weyls():
     np.testing.assert_allclose(low, own - np.linalg.norm(entries, 2), atol=1e-4)
     low, high = dps.corrected.eigenvalues(matrix, np.inf, 100)
     assert np.all((low == 0) & np.isinf(high))
-    low, high = dps.corrected.eigenvalues(matrix, n=100, spectral_radius=np.inf)
-    assert np.all((low == 0) & np.isinf(high))
 
 
-@pytest.mark.parametrize("sign", [-1, 1])
-def test_one_radius_bounds_every_entry(sign):
+def test_one_radius_bounds_every_entry():
     """Errors of the same size in all of p^2 entries move an eigenvalue by p times that size."""
     p, radius = 10, 0.02
     truth = 0.3 * np.eye(p) + 0.05
     own = np.linalg.eigvalsh(truth)[::-1]
-    matrix = truth + sign * radius * np.ones((p, p))
+    matrix = truth + radius * np.ones((p, p))
     low, high = dps.corrected.eigenvalues(matrix, radius, 10**12)
     assert np.all((low <= own + 1e-9) & (own - 1e-9 <= high))
     given = dps.corrected.eigenvalues(matrix, np.full((p, p), radius), 10**12)

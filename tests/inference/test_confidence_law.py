@@ -54,8 +54,7 @@ def test_draws_that_say_nothing_count_against_both_sides():
     assert law.pvalue(5.0, "two-sided") == pytest.approx(0.04)
 
 
-@pytest.mark.parametrize("noise", [DiscreteLaplace(0.2), DiscreteLaplace(3.0, 3),
-                                   DiscreteLaplace(1e6), DiscreteGaussian(40.0)])  # fmt: skip
+@pytest.mark.parametrize("noise", [DiscreteLaplace(3.0, 3), DiscreteGaussian(40.0)])
 def test_even_draws_are_the_quantiles_of_the_law(noise):
     drawn = np.sort(draw_evenly(noise, 4_001, np.random.default_rng(2)))
     np.testing.assert_array_equal(drawn, -drawn[::-1])
@@ -67,39 +66,22 @@ def test_even_draws_are_the_quantiles_of_the_law(noise):
     assert drawn.var() == pytest.approx(noise.variance, rel=0.02)
 
 
-@pytest.mark.parametrize("name", ["mean", "correlation", "line", "covariance", "components"])
+@pytest.mark.parametrize("name", ["correlation", "components"])
 def test_limits_do_not_end_where_the_draws_end(name):
     """At 1e-6 a quantile of 5,000 draws is the extreme one; tails or certified limits go on."""
     schema = dps.Schema([dps.Number(column, 0, 1, missing=0) for column in ("a", "b")])
-    asked = {
-        "mean": dps.Mean("a"), "correlation": dps.Correlation(["a", "b"]), "line": dps.OLS("a ~ b"),
-        "covariance": dps.Covariance(["a", "b"]), "components": dps.PCA(["a", "b"]),
-    }  # fmt: skip
+    asked = {"correlation": dps.Correlation(["a", "b"]), "components": dps.PCA(["a", "b"])}
     rows = pd.DataFrame(np.random.default_rng(0).random((4_000, 2)), columns=["a", "b"])
-    plan = dps.plan(schema, {name: asked[name]}, budget=dps.PureDP(0.5))
-    result = dps.release(plan, rows, rng=0, m=300).infer(name)
-    for simultaneous in (False, True):
-        widths = []
-        for alpha in (1e-3, 1e-6):
-            aware, certified = (
-                np.atleast_2d(result.conf_int(
-                    alpha=alpha, method=method, simultaneous=simultaneous
-                )) for method in ("noise_aware", "certified")
-            )  # fmt: skip
-            widths.append(np.diff(aware))
-            own = name in ("mean", "correlation") or (name == "line" and not simultaneous)
-            if alpha < 1e-3 and not own:  # which have tails of their own
-                assert np.all(aware[:, 0] <= certified[:, 0] + 1e-12)
-                assert np.all(aware[:, 1] >= certified[:, 1] - 1e-12)
-        assert np.all(widths[0] <= widths[1])
-
-
-def test_of_a_step_at_the_level_the_outer_end_is_a_limit():
-    centre = np.arange(100.0)
-    law = ConfidenceLaw(centre, np.full(100, 1e-9))
-    low, high = law.limits(0.1, -1e3, 1e3)  # five draws below and above
-    assert low == pytest.approx(4, abs=1e-6)
-    assert high == pytest.approx(95, abs=1e-6)
+    plan = dps.plan(schema, {name: asked[name]}, budget=dps.PureDP(0.5), reference=dps.Uniform())
+    result = dps.release(plan, rows, rng=0, m=50).infer(name)
+    usual, far, certified = (
+        np.atleast_2d(result.conf_int(alpha=alpha, method=method))
+        for alpha, method in ((1e-3, "noise_aware"), (1e-6, "noise_aware"), (1e-6, "certified"))
+    )
+    assert np.all(np.diff(usual) <= np.diff(far))
+    if name == "components":  # the correlation has tails of its own
+        assert np.all(far[:, 0] <= certified[:, 0] + 1e-12)
+        assert np.all(far[:, 1] >= certified[:, 1] - 1e-12)
 
 
 def with_noise(variance, gaussian, error=0.05, size=DRAWS):
@@ -112,12 +94,12 @@ def with_noise(variance, gaussian, error=0.05, size=DRAWS):
 
 
 @pytest.mark.parametrize("gaussian", [False, True])
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("share", [0.1, 0.9])
 def test_beyond_the_draws_the_tail_is_that_of_sampling_and_noise(gaussian, share):
     """By numerical integration; at most three times as large, by draws that are counted too."""
     total = 0.01
     law = with_noise(share * total, gaussian, np.sqrt((1 - share) * total))
-    grid = np.linspace(-12, 12, 200_001) * np.sqrt((1 - share) * total)
+    grid = np.linspace(-12, 12, 20_001) * np.sqrt((1 - share) * total)
     weights = stats.norm.pdf(grid, scale=np.sqrt((1 - share) * total)) * (grid[1] - grid[0])
     noise = stats.norm if gaussian else stats.laplace
     scale = np.sqrt(share * total) / (1 if gaussian else np.sqrt(2))
@@ -127,14 +109,14 @@ def test_beyond_the_draws_the_tail_is_that_of_sampling_and_noise(gaussian, share
             continue
         found = law.pvalue(value, "two-sided")
         assert 0.95 * exact <= found <= 3 * exact, (value, exact, found)
-    values = np.sqrt(total) * np.linspace(0.1, 9, 200)
+    values = np.sqrt(total) * np.linspace(0.1, 9, 30)
     pvalues = [law.pvalue(value, "two-sided") for value in values]
     assert np.all(np.diff(pvalues) <= 1e-15)
 
 
 def test_limits_beyond_the_draws_are_where_the_pvalue_is_alpha():
     law, widths = with_noise(0.005, False), []
-    for alpha in (0.01, 0.0019, 1e-3, 1e-5, 1e-8):
+    for alpha in (0.01, 1e-3, 1e-8):
         low, high = law.limits(alpha, -1.0, 1.0)
         widths.append(high - low)
         for end in (low, high):
@@ -142,33 +124,3 @@ def test_limits_beyond_the_draws_are_where_the_pvalue_is_alpha():
                 assert law.pvalue(end * 1.0001, "two-sided") <= alpha * 1.01
                 assert law.pvalue(end * 0.999, "two-sided") >= alpha * 0.99
     assert np.all(np.diff(widths) > 0)
-
-
-def test_without_a_law_of_the_noise_nothing_is_said_beyond_the_draws():
-    law = law_of(0.0, 0.1)
-    assert law.pvalue(0.9, "two-sided") == 2 * FEWEST / DRAWS
-    assert not law.reaches(1e-3)
-    assert law.limits(1e-6, -1, 1) == law.limits(2 * FEWEST / DRAWS, -1, 1)
-
-
-SCHEMA = dps.Schema([
-    dps.Number("x", -1, 1, points=201, missing=0), dps.Number("y", -1, 1, points=201, missing=0),
-])  # fmt: skip
-
-
-@pytest.mark.parametrize("analysis", [dps.Mean("x"), dps.Correlation(["x", "y"])], ids=str)
-def test_small_pvalues_and_intervals_of_a_release_agree(analysis):
-    """A value has p <= alpha where the interval at alpha leaves it out."""
-    rng = np.random.default_rng(2)
-    x = rng.normal(0.1, 0.3, 20_000)
-    rows = pd.DataFrame({"x": x, "y": 0.9 * x + rng.normal(0, 0.05, 20_000)})
-    plan = dps.plan(SCHEMA, {"it": analysis}, budget=dps.PureDP(20))
-    result = dps.release(plan, rows, rng=0, m=500).infer("it")
-    for alpha in (1e-4, 1e-6, 1e-8):
-        low, high = result.conf_int(alpha=alpha)
-        ends = [(low, -1e-6)] + [(high, 1e-6)] * int(high < 0.999)
-        for end, outwards in ends:
-            assert result.test(end + outwards).pvalue <= 1.01 * alpha
-            assert result.test(end - outwards).pvalue >= 0.999 * alpha
-        assert result.test(low - 1e-6, alternative="larger").pvalue <= 1.01 * alpha
-    assert "p-values below 0.002" in result.summary()

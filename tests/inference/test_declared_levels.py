@@ -13,11 +13,11 @@ LAWS = [DiscreteLaplace(7.0), DiscreteLaplace(4.0, 3), DiscreteGaussian(20.0)]
 SPLIT = Combination(((0.5, DiscreteGaussian(30.0)), (0.7, DiscreteGaussian(9.0))))
 
 
-@pytest.mark.parametrize("law", [*LAWS, SPLIT], ids=str)
-@pytest.mark.parametrize("weight", [1.0, 0.25])
-@pytest.mark.parametrize("least", [1, 2])
+@pytest.mark.parametrize(
+    ("law", "weight", "least"), [(LAWS[0], 1.0, 1), (LAWS[2], 0.25, 2), (SPLIT, 1.0, 2)], ids=str
+)
 def test_a_level_is_used_from_the_joint_quantile_of_the_noise_on(law, weight, least):
-    sizes, count = weight * np.arange(-5.0, 400, 2) + (least - 1), 7
+    sizes, count = weight * np.arange(-5.0, 400, 4) + (least - 1), 7
     beyond = [count * law.tail(t - 1e-3) / 2 for t in (sizes - (least - 1)) / weight]
     used = np.array([
         DeclaredLevels.of(np.full(count, size), [(law, weight)] * count, least).used[0]
@@ -28,15 +28,6 @@ def test_a_level_is_used_from_the_joint_quantile_of_the_noise_on(law, weight, le
     assert not np.any(used & ~wanted)
     assert np.sum(wanted & ~used) <= (0 if law.lattice else 2)  # what an inverted law leaves open
     assert np.array_equal(used, np.sort(used))
-
-
-def test_without_noise_a_level_needs_the_rows_and_nothing_is_added():
-    for law in (None, DiscreteLaplace(1e-5)):
-        for least in (1, 2):
-            levels = DeclaredLevels.of(np.arange(5.0), [(law, 1.0)] * 5, least)
-            np.testing.assert_array_equal(levels.used, np.arange(5) >= least)
-            assert levels.pvalue(lambda used: 0.03) == 0.03
-            assert not levels.shifts.any()
 
 
 def test_levels_drop_out_as_alpha_falls():
@@ -63,7 +54,7 @@ def test_levels_drop_out_as_alpha_falls():
     assert test({4: None}) == 1
 
 
-@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize("law", [LAWS[0], LAWS[2]], ids=str)
 def test_an_empty_level_that_is_used_costs_no_more_than_its_share(law):
     """The worst case: wherever a test uses an empty level it finds p = 0. Exact probabilities."""
     count, far = 4, law.quantile(1e-12)
@@ -89,7 +80,7 @@ def test_the_shift_is_the_mean_noise_of_a_chosen_level():
     reach = law.quantile(2e-3 / 5)
     sizes = reach + np.array([1.0, 60.0, 120.0, 400.0, 4_000.0])
     shifts = DeclaredLevels.of(sizes, [(law, 1.0)] * 5).shifts
-    drawn = draw_from(law, 400_000, np.random.default_rng(0))
+    drawn = draw_from(law, 100_000, np.random.default_rng(0))
     for size, shift in zip(sizes[1:3], shifts[1:3], strict=True):
         chosen = drawn[drawn > 2 * reach - size]  # those that a level of size - reach needs
         assert shift == pytest.approx(chosen.mean(), abs=5 * sd / len(chosen) ** 0.5 + 0.5)

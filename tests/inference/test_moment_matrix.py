@@ -7,14 +7,13 @@ import pytest
 
 import dpstats as dps
 from dpstats.families.features import SIGN
-from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import MomentMatrix, moments_block
 
 SCHEMA = dps.Schema([
     dps.Number("age", 0, 100, points=201, missing=40),
     dps.Number("pay", -10, 30, points=401, missing=0),
     dps.Category("region", ["n", "s", "w"]),
-    dps.Boolean("smoker"), dps.Category("ill", ["no", "yes"], allow_missing=True),
+    dps.Boolean("smoker"),
 ])  # fmt: skip
 FEATURES = (("pay", None), ("region", 1), ("region", 2), ("age", None), ("smoker", SIGN))
 
@@ -33,19 +32,18 @@ class Everything:
         return MomentMatrix.of(release, FEATURES)
 
 
-def rows(n=500):
-    rng = np.random.default_rng(0)
+def rows():
+    rng, n = np.random.default_rng(0), 500
     return pd.DataFrame({
         "age": rng.integers(0, 201, n) / 2, "pay": rng.integers(-100, 301, n) / 10,
         "region": rng.choice(["n", "s", "w"], n), "smoker": rng.random(n) < 0.3,
-        "ill": rng.choice(["no", "yes", ""], n),
     })  # fmt: skip
 
 
-def held(epsilon=1.0, unit="replace", n=500, analysis=None):
-    asked = {"all": analysis or Everything()}
-    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(epsilon), unit=unit)
-    measurements = dps.measure(plan, rows(n))
+def held(unit):
+    asked = {"all": Everything()}
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1), unit=unit)
+    measurements = dps.measure(plan, rows())
 
     class Seen:
         schema, n, budget = SCHEMA, measurements.n, measurements.budget
@@ -55,24 +53,21 @@ def held(epsilon=1.0, unit="replace", n=500, analysis=None):
 
             return answer(measurements, wanted, **options)
 
-    return (analysis or Everything()).infer(Seen())
+    return Everything().infer(Seen())
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_without_noise_it_is_the_mean_of_products(no_noise, unit):
-    found, frame = held(unit=unit), rows()
-    columns = [np.ones(len(frame)), frame["pay"], frame["region"] == "s", frame["region"] == "w",
-               frame["age"], 2 * frame["smoker"] - 1]  # fmt: skip
+def test_without_noise_it_is_the_mean_of_products(no_noise):
+    found, frame = held("add_remove"), rows()
+    columns = [np.ones(len(frame)), frame["pay"] / 20 - 0.5, frame["region"] == "s",
+               frame["region"] == "w", frame["age"] / 50 - 1, 2 * frame["smoker"] - 1]  # fmt: skip
     features = np.column_stack(columns).astype(float)
-    scaled = found.scaling @ found.matrix @ found.scaling.T
-    np.testing.assert_allclose(scaled, features.T @ features / len(frame), rtol=1e-12)
-    assert found.names == ["Intercept", "pay", "region=s", "region=w", "age", "sign(smoker)"]
+    np.testing.assert_allclose(found.matrix, features.T @ features / len(frame), rtol=1e-12)
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
 def test_noise_has_the_stated_standard_deviations_and_shared_entries(unit):
-    found = held(unit=unit)
-    drawn = found.noise(4000, np.random.default_rng(0))
+    found = held(unit)
+    drawn = found.noise(2000, np.random.default_rng(0))
     np.testing.assert_allclose(drawn.std(axis=0), found.noise_sd, rtol=0.1)
     np.testing.assert_array_equal(drawn, drawn.transpose(0, 2, 1))
     np.testing.assert_array_equal(drawn[:, 2, 2], drawn[:, 0, 2])  # an indicator is its square
@@ -82,32 +77,3 @@ def test_noise_has_the_stated_standard_deviations_and_shared_entries(unit):
     assert found.matrix[5, 5] == found.matrix[0, 0]
     inside = np.all(np.abs(drawn) <= found.radius(0.1) + 1e-12, axis=(1, 2))
     assert 0.88 < inside.mean() < 0.95
-
-
-@dps.register
-@dataclass(frozen=True)
-class Answered(Everything):
-    """Signs of the rows that have a value."""
-
-    kind: ClassVar[str] = "answered_signs"
-    features: ClassVar = (("ill", SIGN), ("smoker", SIGN), ("age", None))
-
-    def family(self, schema):
-        group = Subgroup.of(schema, None, ["ill"])
-        return dps.Family((moments_block(schema, self.features, given=group),))
-
-    def infer(self, release):
-        group = Subgroup.of(release.schema, None, ["ill"])
-        return MomentMatrix.of(release, self.features, given=group)
-
-
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_signs_of_rows_with_a_value(no_noise, unit):
-    found, frame = held(unit=unit, analysis=Answered()), rows()
-    frame = frame[frame["ill"] != ""]
-    columns = [np.ones(len(frame)), np.where(frame["ill"] == "yes", 1, -1),
-               2 * frame["smoker"] - 1, frame["age"] / 50 - 1]  # fmt: skip
-    features = np.column_stack(columns).astype(float)
-    assert found.n == len(frame)
-    np.testing.assert_allclose(found.matrix, features.T @ features / len(frame), rtol=1e-12)
-    assert found.noise_sd[1, 1] == found.noise_sd[0, 0] > 0

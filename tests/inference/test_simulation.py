@@ -15,18 +15,12 @@ import dpstats as dps
 from dpstats.inference.simulation import calibration_generator, calibration_seed, draw_from
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
-from dpstats.privacy.noise import _noise_from
 
-SIZE = 100_000
+SIZE = 50_000
 LAWS = [
-    DiscreteLaplace(3.0),
-    DiscreteLaplace(0.5, 6),
-    DiscreteGaussian(0.4),
-    DiscreteGaussian(1.1, 5),
-    DiscreteGaussian(30.0),
+    DiscreteLaplace(3.0), DiscreteLaplace(0.5, 6), DiscreteGaussian(1.1, 5),
     DiscreteGaussian(900.0),
-    DiscreteGaussian(5000.0, 2),
-]
+]  # fmt: skip
 
 
 def pvalue(drawn, law):
@@ -49,58 +43,26 @@ def test_draws_follow_the_law(law):
 
 
 SCHEMA = dps.Schema([
-    dps.Category("g", list("abc")), dps.Category("h", list("xy")),
-    dps.Number("u", -1, 1, points=41, missing=0), dps.Number("v", -1, 1, points=41, missing=0),
+    dps.Category("g", list("abc")), dps.Number("u", -1, 1, points=41, missing=0),
+    dps.Number("v", -1, 1, points=41, missing=0),
 ])  # fmt: skip
 FIT = dps.GoodnessOfFit("g", [0.4, 0.3, 0.3], simulations=199)
-PLAN = dps.plan(
-    SCHEMA,
-    {
-        "fit": FIT,
-        "independent": dps.Independence("g", "h", simulations=199),
-        "mean": dps.Mean(["u", "v"]),
-        "groups": dps.MeanDifference("u", by="h"),
-        "r": dps.Correlation(["u", "v"]),
-        "cov": dps.Covariance(["u", "v"]),
-        "ols": dps.OLS("u ~ v + h"),
-        "cells": dps.Marginals(["g", "h"]),
-    },
-    budget=dps.PureDP(4),
-)
-
-
-def rows():
-    rng = np.random.default_rng(1)
-    return pd.DataFrame({
-        "g": rng.choice(list("abc"), 400), "h": rng.choice(list("xy"), 400),
-        **{name: rng.uniform(-1, 1, 400).round(1) for name in "uv"},
-    })  # fmt: skip
+ASKED = {"fit": FIT, "ols": dps.OLS("u ~ v + g")}
 
 
 @pytest.fixture(scope="module")
-def release(seeded_noise):
-    with _noise_from(seeded_noise(5)):
-        measured = dps.measure(PLAN, rows())
-    return dps.synthesize(measured, m=200, k=20, rng=0)
-
-
-def with_uniforms(release, shift):
-    """The same noisy sums with other uniforms."""
-    uniforms = (release.measurements.uniforms + shift + 0.5) % 1 - 0.5
-    return replace(release, measurements=replace(release.measurements, uniforms=uniforms))
+def release():
+    rng = np.random.default_rng(1)
+    plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(4), reference=dps.Uniform())
+    rows = pd.DataFrame(rng.uniform(-1, 1, (400, 2)).round(1), columns=["u", "v"])
+    return dps.release(plan, rows.assign(g=rng.choice(list("abc"), 400)), m=50, k=20, rng=0)
 
 
 def numbers(release):
     """What of every analysis depends on draws."""
-    found = {}
-    for name in PLAN.analyses:
-        result = release.infer(name)
-        if hasattr(result, "effect_interval"):
-            found[name] = [result.pvalue, *result.effect_interval.tolist()]
-        else:
-            ends = result.conf_int(simultaneous=True), result.conf_int(alpha=0.2)
-            found[name] = np.concatenate(ends, axis=None).tolist()
-    return found
+    fit, line = release.infer("fit"), release.infer("ols")
+    ends = fit.effect_interval, line.conf_int(simultaneous=True)
+    return [fit.pvalue, *np.concatenate(ends, axis=None).tolist()]
 
 
 def names_of_overlapping_tables():
@@ -126,14 +88,6 @@ def test_one_release_has_one_result_also_in_another_process(release, tmp_path):
         capture_output=True, text=True, check=True, env=os.environ | {"PYTHONHASHSEED": "1"},
     )  # fmt: skip
     assert json.loads(done.stdout) == [first, names_of_overlapping_tables()]
-
-
-def test_other_releases_have_other_draws(release):
-    """The sums are the same, so that nothing but the draws can differ."""
-    first, other = numbers(release), numbers(with_uniforms(release, 0.1))
-    for name in set(PLAN.analyses):
-        assert first[name] != other[name], name
-        np.testing.assert_allclose(first[name], other[name], atol=0.15)
 
 
 def test_seeds_depend_on_uniforms_and_purpose_alone(release):

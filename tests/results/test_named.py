@@ -4,7 +4,6 @@ import copy
 import pickle
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import dpstats as dps
@@ -23,24 +22,14 @@ def test_entries_go_by_number_and_by_name():
         Named([1.0, 2.0], ["a", "a"])["a"]
 
 
-@pytest.mark.parametrize(
-    "derive",
-    [
-        np.asarray, np.array, np.exp, np.abs, lambda x: x[1:], lambda x: x[::-1], lambda x: x + x,
-        lambda x: 2 * x, lambda x: -x, lambda x: x > 0, lambda x: x[x > 0], lambda x: x @ np.eye(3),
-        lambda x: np.add(x, 1, out=Named(x)), lambda x: x[[2, 0]],
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("derive", [
+    np.asarray, np.exp, lambda x: x[1:], lambda x: 2 * x, lambda x: x[x > 0],
+    lambda x: x @ np.eye(3), lambda x: np.add(x, 1, out=Named(x)),
+])  # fmt: skip
 def test_what_is_computed_from_them_is_a_plain_array(derive):
     found = derive(PARAMS)
     assert type(found) is np.ndarray
     np.testing.assert_array_equal(found, derive(np.array([1.5, -2.0, 4.0])))
-
-
-@pytest.mark.parametrize("derive", [np.sort, lambda x: x.copy(), lambda x: x.reshape(3, 1)])
-def test_names_never_pass_to_another_order_or_shape(derive):
-    with pytest.raises(dps.RequestError, match="no parameter"):
-        derive(PARAMS)["age"]
 
 
 @pytest.mark.parametrize(
@@ -51,8 +40,3 @@ def test_copies_and_files_keep_the_names(again):
     assert found.names == PARAMS.names
     assert found["pay"] == 4.0
     assert not np.shares_memory(found, PARAMS)
-
-
-def test_frames_take_them():
-    frame = pd.DataFrame({"value": PARAMS}, index=PARAMS.names)
-    assert frame.loc["pay", "value"] == 4.0

@@ -16,21 +16,15 @@ SCHEMA = dps.Schema(
     ]
 )
 ANALYSES = {
-    "share": dps.Proportion("ill"),
     "group": dps.Proportion("ill", given="area == 'a'"),
     "cells": dps.Marginals(["ill", "area"]),
     "difference": dps.Difference("ill", by="area", groups=("a", "b")),
     "mean": dps.Mean("age"),
-    "group mean": dps.Mean("age", given="ill"),
     "means": dps.GroupMeans("age", by="area"),
-    "two means": dps.MeanDifference("age", by="ill"),
     "quantile": dps.Quantile("age"),
-    "covariance": dps.Covariance(["age", "pay"]),
     "correlation": dps.Correlation(["age", "pay"]),
     "components": dps.PCA(["age", "pay"]),
-    "fit": dps.GoodnessOfFit("area", {"a": 0.5, "b": 0.3, "c": 0.2}),
-    "link": dps.Independence("ill", "area"),
-    "curves": dps.Survival("age", "ill", by="area"),
+    "fit": dps.GoodnessOfFit("area", {"a": 0.5, "b": 0.3, "c": 0.2}, simulations=99),
 }
 
 
@@ -57,7 +51,7 @@ def ends_of(result):
                 yield (method, target), np.asarray(found).reshape(-1, 2)
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("unit", ["replace", pytest.param("add_remove", marks=pytest.mark.slow)])
 def test_no_interval_is_one_value(unit, seeded_noise):
     rng = np.random.default_rng(5)
     frame = pd.DataFrame({
@@ -67,20 +61,10 @@ def test_no_interval_is_one_value(unit, seeded_noise):
     plan = dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(2 * len(ANALYSES)), unit=unit)
     distance = 1_000 if unit == "replace" else 25
     with noise._noise_from(Far(seeded_noise(0), 0, distance)):
-        release = dps.release(plan, frame, rng=0, m=200)
+        release = dps.release(plan, frame, rng=0, m=50)
     for name in ANALYSES:
         for kind, ends in ends_of(release.infer(name)):
             width = ends[:, 1] - ends[:, 0]
             if name == "components":  # loadings may be known without data
                 width = width[:2]
             assert np.all(width > 0), (name, kind, ends)
-
-
-def test_previewed_certified_widths_are_of_the_table_where_the_population_has_none():
-    frame = pd.DataFrame({"ill": [True, False] * 500, "area": "a", "age": [10, 45, 70, 80] * 250})
-    plan = dps.plan(SCHEMA, {"curves": dps.Survival("age", "ill", by="area")}, budget=dps.PureDP(2))
-    result = dps.release(plan, frame, rng=0, m=100).infer("curves")
-    ends = result.conf_int(method="certified", target="table")
-    found = result.preview_widths("certified").widths
-    np.testing.assert_allclose(found, np.diff(ends)[:, 0])
-    assert found.min() < 0.5

@@ -44,12 +44,13 @@ def test_chi_square():
         return n * ((p - q) ** 2 / q).sum()
 
     largest = 0
-    for _ in range(300):
+    for _ in range(100):
         p, delta = rng.dirichlet(q * 30), rng.uniform(0.001, 0.05)
         private = p + delta * np.sign(p - q)  # the farthest within the box
         error = theory.chi_square_error(delta, n, q, statistic(p))
-        assert abs(statistic(private) - statistic(p)) <= error * (1 + 1e-12)
-        largest = max(largest, abs(statistic(private) - statistic(p)) / error)
+        moved = abs(statistic(private) - statistic(p))
+        assert moved <= error * (1 + 1e-12)
+        largest = max(largest, moved / error)
     assert largest > 0.9
     even = theory.chi_square_error(0.01, n, np.full(4, 0.25), statistic=0)
     assert even == pytest.approx(500 * 4 * 0.01**2 / 0.25)  # attained at p = q
@@ -76,31 +77,12 @@ def test_matrices():
             assert np.linalg.norm(private - coefficients) <= error * (1 + 1e-9)
 
 
-def test_bounds_of_matrices_are_attained():
-    """By moving every entry by delta: the matrix of ones has norm p."""
-    p, delta = 3, 0.02
-    a = np.eye(p) * 0.4
-    b = a - delta
-    assert np.linalg.norm(b - a, 2) == pytest.approx(theory.covariance_error(delta, p))
-    inverse = np.linalg.norm(np.linalg.inv(b) - np.linalg.inv(a), 2)
-    assert inverse == pytest.approx(theory.precision_error(delta, p, 0.4))
-    y = np.full(p, 0.2)
-    moved = np.linalg.norm(np.linalg.solve(b, y + delta) - np.linalg.solve(a, y))
-    assert moved == pytest.approx(theory.least_squares_error(delta, 0.4, y / 0.4))
-
-
 def test_a_centred_matrix_moves_up_to_three_times_as_much():
     """E x^2 - (E x)^2 with both means off by delta, at a mean near one."""
     delta, mean, square = 1e-4, 0.999, 0.9985
     moved = (square + delta - (mean - delta) ** 2) - (square - mean**2)
     assert theory.covariance_error(delta, 1) < moved
     assert moved <= theory.covariance_error(delta, 1, centred=True) <= 1.001 * moved
-
-
-def test_what_cannot_be_bounded_is_infinite():
-    assert math.isinf(theory.least_squares_error(0.1, 0.2, [1.0, 1.0]))
-    assert math.isinf(theory.precision_error(0.1, 2, 0.2))
-    assert theory.principal_component_sines(0.1, [0.5, 0.4]).tolist() == [1, 1]
 
 
 def test_nothing_promised_is_an_infinite_bound():
@@ -134,20 +116,15 @@ def test_the_excess_risk_of_a_minimiser_over_a_grid():
         assert np.abs(risk[0] - risk[1]).max() <= bound / 2 + 1e-12
         worst = max(worst, excess / bound)
     assert 0 < worst <= 1
-    assert theory.excess_risk(0.1, 1, 0, bound=3) == pytest.approx(0.6)
 
 
 def test_what_is_refused():
     for make, message in [
         (lambda: theory.proportion_margin(-0.1, 10), "delta must not be negative"),
-        (lambda: theory.proportion_margin(0.1, 0), "n must be a whole number"),
         (lambda: theory.proportion_margin(0.1, 10, alpha=0.95), "did you mean alpha=0.05"),
         (lambda: theory.chi_square_error(0.1, 10, [0.5, 0.4], 1), "positive shares with sum one"),
-        (lambda: theory.chi_square_error(0.1, 10, [0.5, 0.5], -1), "statistic must not be"),
-        (lambda: theory.covariance_error(0.1, 0), "p must be a whole number"),
         (lambda: theory.principal_component_sines(0.1, [0.1, 0.2]), "descending order"),
         (lambda: theory.least_squares_error(0.1, 1, [[1.0]]), "coefficients must be a vector"),
-        (lambda: theory.excess_risk(0.1, -1, 0.1), "lipschitz must not be negative"),
         (lambda: theory.grid_size(2, side=1, mesh=0), "mesh must be positive"),
     ]:
         with pytest.raises(RequestError, match=message):

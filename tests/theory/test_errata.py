@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import trapezoid
-from scipy.optimize import linprog
 from scipy.special import gammaln
 
 from dpstats.rows.bernstein import _bernstein, _iterated
@@ -66,10 +65,6 @@ def test_3_a_kernel_estimate_is_too_small_on_the_faces():
         face, corner = inside, inside**p
         assert corner == pytest.approx(2.0**-p, rel=1e-12)
         assert 1 - face > 1 / 3
-        images = [sign * 0.3 + 2 * m for m in range(-3, 4) for sign in (1, -1)]  # folded: no loss
-        x = np.linspace(0, 1, 2001)
-        kernel = sum(stats.norm.pdf(x, image, h) for image in images)
-        assert trapezoid(kernel, x) == pytest.approx(1, abs=1e-6)
 
 
 def test_4_the_conditions_of_the_claim_are_turned_round():
@@ -105,9 +100,7 @@ def test_6_the_printed_bandwidth_needs_rows_exponential_in_the_printed_number():
     h = (math.log(n) / n) ** 0.5
     assert n < asked / h  # Theorem D.2 as cited, 1 / h
     assert n < asked / h**2  # and with the sensitivity of entry 2
-    huge = 10**11
-    assert huge * (math.log(huge) / huge) == pytest.approx(math.log(huge))
-    assert math.log(huge) < asked < math.log(10**12)
+    assert math.log(10**11) < asked < math.log(10**12)  # n h^p is log n
 
 
 def test_7_a_bernstein_polynomial_need_not_be_a_density():
@@ -123,28 +116,12 @@ def test_7_a_bernstein_polynomial_need_not_be_a_density():
 
 def test_8_a_kernel_estimate_with_noise_is_no_distribution_and_k_needs_its_integral():
     """K = 3 + 2 tau: the worst density and polynomial, two thirds of tau below and above."""
+    about = {"epsilon": 1, "gamma": 0.1, "functions": 1, "columns": 1, "lipschitz": 1}
     for tau in (0.1, 0.5, 1.0):
         ratio = tau / (tau - 2 * tau / 3) * (1 + 2 * tau / 3)
         assert ratio == pytest.approx(3 + 2 * tau)
-        theorem = KernelSampling(epsilon=1, gamma=0.1, functions=1, columns=1, smallest=tau,
-                                 lipschitz=1)  # fmt: skip
+        theorem = KernelSampling(**about, smallest=tau)
         assert theorem.sizes(0.5).condition_number == pytest.approx(ratio)
-
-
-def test_8_divergences_of_a_function_whose_integral_is_not_one_say_too_little():
-    """nu is tau on a twentieth of the cube; the function is within 2 tau / 3 of it everywhere."""
-    tau, shares = 0.5, np.array([0.05, 0.95])
-    nu = np.array([tau, (1 - 0.05 * tau) / 0.95])
-    function = nu + np.array([-2, 2]) * tau / 3
-    integral = shares @ function
-    assert shares @ nu == pytest.approx(1)
-    assert integral == pytest.approx(1.3)
-    assert (nu / function).max() == pytest.approx(3)  # as if it were a density
-    normalised = function / integral
-    assert 3.8 < (nu / normalised).max() <= 3 + 2 * tau
-    # K is the mean of (dnu/dmu)^2 under mu: at least 1 for two distributions.
-    assert shares @ (nu**2 / function) < 0.9
-    assert 1 <= shares @ (nu**2 / normalised) <= 3 + 2 * tau
 
 
 # Algorithm 2 and Theorem III.1
@@ -177,13 +154,6 @@ def test_11_the_largest_cell_exceeds_its_probability():
     equal = [gammaln(n + 1) - 8 * gammaln(n / 8 + 1) - n * math.log(8) for n in (8, 64, 512, 4096)]
     assert equal[1] < math.log(0.001)
     assert all(np.diff(equal) < -5)
-    rng = np.random.default_rng(0)
-    for _ in range(200):  # within TV tau_1 / 4 of nu, (5/4) tau_2 holds
-        nu = rng.dirichlet(np.full(5, 2.0))
-        other = rng.dirichlet(np.full(5, 2.0))
-        tv = np.abs(other - nu).sum() / 2
-        near = nu + (other - nu) * min(1, nu.min() / 4 / tv)
-        assert near.max() <= 1.25 * nu.max() + 1e-12
 
 
 def test_12_the_theorem_it_rests_on_fails_by_itself_with_nearly_gamma():
@@ -194,9 +164,9 @@ def test_12_the_theorem_it_rests_on_fails_by_itself_with_nearly_gamma():
         sigma = 1 / log
         outside = -math.expm1(functions * math.log1p(-math.exp(-1 / sigma)))
         assert 0.97 * gamma < outside <= gamma * (1 + 1e-9)
-    about = {"epsilon": 1, "gamma": 0.05, "functions": 10}
-    assert HistogramSampling(**about, cells=4).sizes(0.1).probability == pytest.approx(0.7)
-    printed = HistogramSampling(**about, cells=4, printed=True).sizes(0.1)
+    about = {"epsilon": 1, "gamma": 0.05, "functions": 10, "cells": 4}
+    assert HistogramSampling(**about).sizes(0.1).probability == pytest.approx(0.7)
+    printed = HistogramSampling(**about, printed=True).sizes(0.1)
     assert printed.probability == pytest.approx(0.85)
 
 
@@ -207,7 +177,7 @@ def positive_part(n):
 
 def test_13_the_largest_of_n_laplace_variables():
     """E max is above log n for n = 2, 3; its positive part, that Markov needs, for n = 1 to 4."""
-    t = np.linspace(-40, 60, 400_001)
+    t = np.linspace(-40, 60, 100_001)
     below = np.where(t < 0, np.exp(np.minimum(t, 0)) / 2, 1 - np.exp(-np.maximum(t, 0)) / 2)
     for n in range(1, 7):
         expected = float(positive_part(n) - Fraction(1, 2**n * n))
@@ -215,18 +185,6 @@ def test_13_the_largest_of_n_laplace_variables():
         assert trapezoid(step, t) == pytest.approx(expected, abs=1e-3)
         assert (expected > math.log(n)) == (n in (2, 3))
         assert (positive_part(n) > math.log(n)) == (n <= 4)
-    assert sum(1 / i for i in range(1, 11)) > math.log(10)  # the sum that the proof bounds
-
-
-def test_13_the_lemma_itself_is_false_for_one_variable_only():
-    """P(X > 0) = 1/2 for n = 1; from n = 2 on the bound holds, for absolute values too."""
-    assert stats.laplace.sf(math.log(1) / 0.1) == 0.5
-    for n, gamma in itertools.product((2, 3, 10, 1000), (0.249, 0.1, 0.01)):
-        outside = -math.expm1(n * math.log1p(-(n ** (-1 / gamma))))
-        assert outside <= gamma
-        union = -math.expm1(n * math.log1p(-gamma / n))  # beyond log(n / gamma)
-        assert 0.85 * gamma < union <= gamma
-        assert math.log(n / gamma) < math.log(n) / gamma
 
 
 def test_14_the_constants_of_the_renyi_bound():
@@ -235,45 +193,23 @@ def test_14_the_constants_of_the_renyi_bound():
     def constant(beta, power):
         return (beta**-power - 1) / (1 - beta)
 
-    two_thirds = Fraction(2, 3)
-    assert constant(two_thirds, 3) == Fraction(57, 8)
-    assert constant(two_thirds, 2) == Fraction(15, 4)
+    assert constant(Fraction(2, 3), 3) == Fraction(57, 8)
     assert constant(Fraction(1, 2), 3) == 14
-    rng = np.random.default_rng(1)
-    for _ in range(300):
-        q, r = rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(4))
+    for q, r in np.random.default_rng(1).dirichlet(np.ones(4), (100, 2)):
         beta, tv = (r / q).min(), np.abs(q - r).sum() / 2
         third = 0.5 * math.log((q**3 / r**2).sum())
         assert third <= 0.5 * math.log1p(tv * constant(beta, 2)) + 1e-12
-        assert constant(beta, 2) <= constant(beta, 3)
-
-
-def l1_distance_law(cells, n):
-    """P(n |p^ - p|_1 = d), d = 0, 1, .. for n draws from a uniform law, n a multiple of cells."""
-    even = n // cells
-    state = np.zeros((n + 1, 2 * n + 1))  # draws left, distance so far
-    state[n, 0] = 1
-    for _ in range(cells):
-        after = np.zeros_like(state)
-        for count in range(min(n, 5 * even) + 1):  # more has next to no probability
-            moved = abs(count - even)
-            weight = math.exp(count * math.log(even) - even - gammaln(count + 1))
-            after[: n + 1 - count, moved:] += weight * state[count:, : 2 * n + 1 - moved]
-        state = after
-    return state[0] / stats.poisson.pmf(n, n)
 
 
 def test_15_the_l1_distance_of_a_sample_from_its_law():
-    """10 cells, 200 rows, t = sqrt(k/n): exact probability .098, printed bound .05, corrected 1."""
+    """10 cells, 200 rows, t = sqrt(k/n): probability .098, printed bound .05, corrected 1."""
     cells, n = 10, 200
-    law = l1_distance_law(cells, n)
-    assert law.sum() == pytest.approx(1, abs=1e-6)
+    drawn = np.random.default_rng(0).multinomial(n, np.full(cells, 1 / cells), 20_000)
+    distances = np.abs(drawn / n - 1 / cells).sum(axis=1)  # a standard error of .002
     root, printed = math.sqrt(cells / n), cells / n
-    beyond = law[np.arange(len(law)) / n > root].sum()
-    assert beyond > 1.5 * math.exp(-n / 2 * (root - printed) ** 2)
-    for t in (root, 1.2 * root, 1.5 * root, 2 * root):
-        outside = law[np.arange(len(law)) / n > t].sum()
-        assert outside <= math.exp(-n / 2 * (t - root) ** 2)
+    assert (distances > root).mean() > 1.5 * math.exp(-n / 2 * (root - printed) ** 2)
+    for t in (root, 1.2 * root, 1.5 * root):
+        assert (distances > t).mean() <= math.exp(-n / 2 * (t - root) ** 2)
 
 
 def test_16_uniform_candidates_need_no_more_where_rows_are_uniform():
@@ -311,27 +247,11 @@ def test_18_an_interval_of_order_one_over_root_n_needs_k_of_order_n():
     assert covers[2] < 0.2
 
 
-def test_18_nor_is_an_interval_of_the_synthetic_rows_alone_covered_by_the_promise():
-    """8 delta sqrt(k), where 1.96 / 2 is the half-width for k independent rows."""
-    for functions, gamma, delta in itertools.product((1, 100), (0.25, 0.01), (0.5, 0.01)):
-        theorem = UniformSampling(epsilon=1, gamma=gamma, functions=functions, cells=4)
-        sizes = theorem.sizes(delta)
-        assert sizes.error * math.sqrt(sizes.k) >= 8 * math.sqrt(math.log(functions / gamma))
-        assert sizes.error * math.sqrt(sizes.k) > 9 * 1.96 / 2
-
-
 # Algorithm 1
 
 
-def test_19_clipping_the_answers_only_lowers_their_errors():
-    """A projection: |clip(b) - t| <= |b - t| for every t in the range. So the theorem covers it."""
-    rng = np.random.default_rng(2)
-    t, b = rng.uniform(0, 1, 1_000), rng.normal(0.5, 1, 1_000)
-    assert (np.abs(np.clip(b, 0, 1) - t) <= np.abs(b - t)).all()
-
-
 def test_19_clipping_the_answers_helps_minimax():
-    """Tables of three pairs of columns, 120 rows, eps = 1; 30 runs with equal noise in both."""
+    """Tables of three pairs of columns, 120 rows, eps = 1; 12 runs with equal noise in both."""
     sizes, pairs = (4, 5, 3), ((0, 1), (0, 2), (1, 2))
     cells = np.array(list(itertools.product(*map(range, sizes))))
     values = np.array([
@@ -339,7 +259,7 @@ def test_19_clipping_the_answers_helps_minimax():
         for i, j in pairs for a in range(sizes[i]) for b in range(sizes[j])
     ], dtype=float)  # fmt: skip
     rng, lower = np.random.default_rng(3), []
-    for _ in range(30):
+    for _ in range(12):
         shares = rng.multinomial(120, rng.dirichlet(np.full(60, 0.3))) / 120
         truth = values @ shares
         noisy = truth + rng.laplace(0, 6 / 120, len(truth))
@@ -349,7 +269,7 @@ def test_19_clipping_the_answers_helps_minimax():
         )
         lower.append(letter - clipped)
     assert np.mean(lower) > 0.04
-    assert np.mean(lower) > 4 * np.std(lower) / math.sqrt(30)
+    assert np.mean(lower) > 4 * np.std(lower) / math.sqrt(12)
 
 
 def test_20_the_sensitivity_of_a_table_does_not_grow_with_its_cells():
@@ -358,43 +278,6 @@ def test_20_the_sensitivity_of_a_table_does_not_grow_with_its_cells():
     table = UniformSampling(**about, cells=100, sensitivity=2).sizes(0.05).least_n["privacy"]
     printed = UniformSampling(**about, cells=100).sizes(0.05).least_n["privacy"]
     assert printed == pytest.approx(100 * table)
-    rows = np.eye(100)
-    assert max(np.abs(rows[0] - row).sum() for row in rows) == 2
 
 
 # Slips
-
-
-def test_slip_the_linear_program_has_two_inequalities_for_every_function():
-    """From above alone, the largest error looks smaller than any density's is."""
-    rng = np.random.default_rng(5)
-    values, target = rng.random((3, 6)), np.array([0.9, 0.5, 0.1])
-    weights = minimax_highs(values, target)[0]
-    error = np.abs(values @ weights - target).max()
-    cost, one = np.r_[np.zeros(6), 1], np.r_[np.ones(6), 0][None]
-
-    def least(a, b):
-        a = np.column_stack([a, -np.ones(len(a))])
-        bounds = [(0, None)] * 6 + [(None, None)]
-        return linprog(cost, a, b, one, [1.0], bounds=bounds).fun
-
-    both = np.r_[values, -values], np.r_[target, -target]
-    assert len(both[0]) == 2 * len(values)
-    assert least(*both) == pytest.approx(error, abs=1e-9)
-    assert least(values, target) < error - 0.02
-
-
-def test_slip_twice_as_many_candidates_are_printed_as_the_theorem_needs():
-    """Chebyshev's event with K |F| / (delta^2 gamma): gamma (1 + 1 / |F|), as in Theorem II.1."""
-    about = {"epsilon": 1, "gamma": 0.05, "functions": 10}
-    delta = 0.1
-    for make in (
-        lambda printed: HistogramSampling(**about, cells=4, printed=printed),
-        lambda printed: KernelSampling(**about, columns=2, printed=printed),
-    ):
-        for printed, factor in ((True, 2), (False, 1)):
-            sizes = make(printed).sizes(delta)
-            needed = sizes.condition_number * 10 / (delta**2 * 0.05)
-            assert sizes.m == math.ceil(factor * needed)
-            failure = sizes.condition_number * (10 + 1) / (sizes.m * delta**2)
-            assert failure <= 0.05 * (1 + 1 / 10) / factor * (1 + 1e-12)

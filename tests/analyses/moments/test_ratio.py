@@ -7,7 +7,6 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.errors import RequestError
-from dpstats.planning.requests import load_request
 from dpstats.privacy.noise import _noise_from
 
 SCHEMA = dps.Schema([
@@ -18,14 +17,10 @@ SCHEMA = dps.Schema([
     dps.Number("wealth", 1, 1e4, scale="log", missing=10),
     dps.Category("region", ["n", "s", "w"]), dps.Boolean("ill"),
 ])  # fmt: skip
-ASKED = {
-    "all": dps.Ratio("cost", "income"), "ill": dps.Ratio("cost", "income", given="ill"),
-    "regions": dps.Ratio("cost", "income", by="region", given="not ill"),
-    "gains": dps.Ratio("gain", "size", by="ill"),
-}  # fmt: skip
+ASKED = {"all": dps.Ratio("cost", "income"), "gains": dps.Ratio("gain", "size", by="ill")}
 
 
-def rows(n=4_000):
+def rows(n=1_600):
     rng = np.random.default_rng(8)
     income = rng.gamma(4, 8, n)
     cost = (0.3 * income * rng.gamma(5, 0.2, n)).clip(0, 50)
@@ -48,48 +43,24 @@ def linearised(y, x):
 
 def released(asked=ASKED, budget=None, unit="replace", frame=ROWS, **options):
     plan = dps.plan(SCHEMA, asked, budget=budget or dps.PureDP(10**6), unit=unit, **options)
-    return dps.release(plan, frame, m=60, k=10, rng=0)
+    return dps.release(plan, frame, m=20, k=10, rng=0)
 
 
-@pytest.mark.parametrize(
-    ("unit", "names"), [("replace", ["all"]), ("add_remove", ["ill", "regions", "gains"])]
-)
-def test_without_noise_they_are_those_of_the_complete_rows(unit, names):
-    release = released({name: ASKED[name] for name in names}, unit=unit)
+@pytest.mark.parametrize(("unit", "name"), [("replace", "all"), ("add_remove", "gains")])
+def test_without_noise_they_are_those_of_the_complete_rows(unit, name):
+    result = released({name: ASKED[name]}, unit=unit).infer(name)
     known = ROWS[ROWS[["cost", "income"]].notna().all(axis=1)]
-    parts = {
-        "all": [known], "ill": [known[known["ill"]]],
-        "regions": [known[~known["ill"] & (known["region"] == r)] for r in "nsw"],
-        "gains": [ROWS[ROWS["ill"] == ill] for ill in (False, True)],
-    }  # fmt: skip
-    for name in names:
-        result, frames = release.infer(name), parts[name]
-        y, x = ASKED[name].numerator, ASKED[name].denominator
-        wanted = np.array([linearised(f[y].to_numpy(), f[x].to_numpy()) for f in frames])
-        np.testing.assert_allclose(result.params, wanted[:, 0], rtol=1e-5)
-        # the middle parts of cost and income are rounded, which leaves the sums as they are
-        np.testing.assert_allclose(result.sampling_variance, wanted[:, 1], rtol=3e-3)
-        low, high = np.reshape(result.conf_int(), (-1, 2)).T
+    frames = [known] if name == "all" else [ROWS[ROWS["ill"] == ill] for ill in (False, True)]
+    y, x = ASKED[name].numerator, ASKED[name].denominator
+    wanted = np.array([linearised(f[y].to_numpy(), f[x].to_numpy()) for f in frames])
+    np.testing.assert_allclose(result.params, wanted[:, 0], rtol=1e-5)
+    # the middle parts of cost and income are rounded, which leaves the sums as they are
+    np.testing.assert_allclose(result.sampling_variance, wanted[:, 1], rtol=3e-3)
+    if name == "gains":
+        assert result.terms == ["ill=False", "ill=True"]
+        low, high = result.conf_int().T
         t = stats.t.ppf(0.975, [len(f) - 1 for f in frames])
         np.testing.assert_allclose((high - low) / 2, t * np.sqrt(wanted[:, 1]), rtol=2e-2)
-        np.testing.assert_allclose(np.reshape(result.conf_int(target="table"), (-1, 2)).T,
-                                   [wanted[:, 0]] * 2, rtol=1e-4)  # fmt: skip
-        if name == "regions":
-            assert result.terms == ["region=n", "region=s", "region=w"]
-
-
-@pytest.mark.parametrize(
-    ("budget", "unit"), [(dps.PureDP(1), "add_remove"), (dps.ZCDP(0.1), "replace")]
-)
-def test_tests_agree_with_limits(budget, unit):
-    result = released({"r": ASKED["all"]}, budget, unit).infer("r")
-    for end in np.ravel([result.conf_int(alpha=alpha) for alpha in (0.1, 0.01)]):
-        assert result.test(float(end)).pvalue < 0.11
-    low, high = result.conf_int(alpha=0.1)
-    assert result.test(float(low), "larger").pvalue == pytest.approx(0.05, rel=1e-2)
-    assert result.test(float(high), "smaller").pvalue == pytest.approx(0.05, rel=1e-2)
-    with pytest.raises(RequestError, match="between 0 and inf"):
-        result.test(-1)
 
 
 def test_a_denominator_that_may_be_zero_gives_an_open_interval(seeded_noise):
@@ -98,9 +69,8 @@ def test_a_denominator_that_may_be_zero_gives_an_open_interval(seeded_noise):
     low, high = result.conf_int()
     assert low < 0.3
     assert high == np.inf
-    assert "some intervals have no ends" in result.summary()
+    assert any("some intervals have no ends" in note for note in result.notes)
     gains = released({"r": dps.Ratio("gain", "size")}, dps.PureDP(0.05)).infer("r")
-    assert "some intervals have no ends" not in gains.summary()
     low, high = gains.conf_int()
     assert -10 <= low < high <= 10  # what the declared bounds allow
     with pytest.raises(RequestError, match="between -10 and 10"):
@@ -110,34 +80,16 @@ def test_a_denominator_that_may_be_zero_gives_an_open_interval(seeded_noise):
 def test_those_of_persons_from_their_totals(released_for_persons):
     """Without noise the sandwich over persons, with the factor of n / k persons."""
     frame = ROWS.assign(id=np.arange(len(ROWS)) // 4, gain=np.repeat(ROWS["gain"][::4], 4).array)
-    asked = {"all": dps.Ratio("gain", "size"), "ill": dps.Ratio("gain", "size", by="ill")}
-    release = released_for_persons(SCHEMA, frame, asked, 4, person_totals=True)
-    for name, frames in (("all", [frame]), ("ill", [frame[frame["ill"] == i] for i in (0, 1)])):
-        result = release.infer(name)
-        for i, own in enumerate(frames):
-            ratio = own["gain"].sum() / own["size"].sum()
-            error = own["gain"] - ratio * own["size"]
-            n = len(own)
-            wanted = (error.groupby(own["id"]).sum() ** 2).sum() / own["size"].sum() ** 2
-            assert result.sampling_variance[i] == pytest.approx(wanted * n / (n - 4), rel=1e-3)
-    bound = released_for_persons(SCHEMA, frame, asked, 4).infer("all")
-    independent = linearised(frame["gain"].to_numpy(), frame["size"].to_numpy())[1]
+    asked = {"ill": dps.Ratio("gain", "size", given="ill")}
+    own = frame[frame["ill"]]
+    result = released_for_persons(SCHEMA, frame, asked, 4, person_totals=True).infer("ill")
+    error = own["gain"] - own["gain"].sum() / own["size"].sum() * own["size"]
+    wanted = (error.groupby(own["id"]).sum() ** 2).sum() / own["size"].sum() ** 2
+    n = len(own)
+    assert result.sampling_variance[0] == pytest.approx(wanted * n / (n - 4), rel=1e-3)
+    bound = released_for_persons(SCHEMA, frame, asked, 4).infer("ill")
+    independent = linearised(own["gain"].to_numpy(), own["size"].to_numpy())[1]
     assert bound.sampling_variance[0] == pytest.approx(4 * independent, rel=1e-3)
-
-
-def test_a_request_and_a_file_of_one(tmp_path):
-    (tmp_path / "plan.toml").write_text(
-        'rows = 4000\n[budget]\nepsilon = 2\n[[column]]\nname = "gain"\nlow = -10\nhigh = 10\n'
-        'missing = 0\n[[column]]\nname = "size"\nlow = 1\nhigh = 9\nmissing = 1\n'
-        '[[analysis]]\nname = "r"\nkind = "ratio"\nnumerator = "gain"\ndenominator = "size"\n'
-    )
-    plan = load_request(tmp_path / "plan.toml")
-    assert plan.analyses["r"] == dps.Ratio("gain", "size")
-    plan.save(tmp_path / "plan.json")
-    assert dps.Plan.load(tmp_path / "plan.json").analyses == plan.analyses
-    preview = plan.preview()
-    assert "ratio: gain / size" in str(preview)
-    assert preview.to_frame()["width"].max() < 1
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Weighted regressions: those of R's survey package without noise, and what noise leaves."""
 
 import json
-import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -14,15 +13,13 @@ from dpstats.analyses.regression.design_moments import Design, DesignMoments
 from dpstats.analyses.regression.score import LOGIT
 from dpstats.analyses.survey.coefficients import equations_of
 from dpstats.errors import RequestError
-from dpstats.families.contrasts import Contrasts
 from dpstats.verifying.arguing import verify
 
 WITHOUT_NOISE = dps.PureDP(10**10)
 CELLS = {
-    "poisson": dps.Poisson("visits ~ sex + region"),
-    "line": dps.OLS("income ~ sex*region"), "shares": dps.OLS("ill ~ region"),
+    "poisson": dps.Poisson("visits ~ sex + region"), "line": dps.OLS("income ~ sex*region"),
+    "shares": dps.OLS("ill ~ region"),
     "ill women": dps.Logistic("ill ~ region", given="sex == 'f'"),
-    "visits of women": dps.Poisson("visits ~ region", given="sex == 'f'"),
 }  # fmt: skip
 SPLINES = {  # and how far coefficients are from R's, in their standard errors
     "logistic": (dps.Logistic("ill ~ age10 + sex"), 1e-8),  # one value in a bin
@@ -49,7 +46,7 @@ def released(surveyed):
 
 def release_of(rows, schema, asked, budget=WITHOUT_NOISE):
     plan = dps.plan(schema, asked, budget=budget, unit="add_remove", n=1500)
-    return dps.release(plan, rows, m=500, k=10)
+    return dps.release(plan, rows, m=10, k=10)
 
 
 def linearised(part, functions, survey):
@@ -96,30 +93,9 @@ def test_coefficients_from_splines_are_those_of_r(surveyed, released, survey, na
     )
 
 
-def test_what_splines_leave_out_is_in_intervals(surveyed, survey):
-    """Of a steep curve over two bins, with what it may be wrong by in the note."""
-    age, rng = (
-        dps.Number("age", 18, 90, points=73, missing=18, edges=[50]),
-        np.random.default_rng(1),
-    )
-    chance = stats.logistic.cdf((survey["age"] - 60) / 4)
-    rows, risk = survey.assign(ill=rng.random(len(survey)) < chance), dps.Logistic("ill ~ age")
-    schema = surveyed.schema(surveyed.columns[0], age)
-    result = surveyed.release(risk, schema, WITHOUT_NOISE, rows).infer(risk)
-    (part,) = result.parts
-    x = np.array([np.ones(len(rows)), rows["age"]])
-    exact = find_root(x, rows["ill"].to_numpy(float), rows["u"].to_numpy(float))
-    away = np.abs(result.params - exact)
-    assert np.all(away > 0.05 * result.bse)
-    assert np.all(away <= part.hidden)
-    low, high = result.conf_int(target="table").T
-    assert np.all((low <= exact) & (exact <= high))
-    assert any("splines" in note and "standard errors" in note for note in result.notes)
-
-
-@pytest.mark.parametrize("bins", [4, 8])
-def test_rows_at_the_ends_of_bins_are_within_the_bound(bins):
+def test_rows_at_the_ends_of_bins_are_within_the_bound():
     """What is beyond splines is largest there; to first order all of the bound can be reached."""
+    bins = 4
     edges = np.linspace(-1, 1, bins + 1)
     x = dps.Number("x", -1, 1, points=2049, edges=edges[1:-1].tolist(), missing=0)
     schema = dps.Schema([x, dps.Boolean("ill")], design=dps.Design("w", mean=1, cap=1, deff=1))
@@ -127,8 +103,8 @@ def test_rows_at_the_ends_of_bins_are_within_the_bound(bins):
     equations = equations_of(moments, LOGIT)
     rng = np.random.default_rng(4)
     for values in (edges[[0, bins // 2, -1]], edges, np.append(edges[:-1], edges[1:] - 1 / 1024)):
-        for _ in range(6):
-            own = rng.choice(values, 20_000, p=rng.dirichlet(np.full(len(values), 3.0)))
+        for _ in range(4):
+            own = rng.choice(values, 10_000, p=rng.dirichlet(np.full(len(values), 3.0)))
             ill = rng.random(len(own)) < stats.logistic.cdf(own - 0.5)
             codes = {"x": np.rint(1024 * own).astype(int), "ill": ill.astype(int)}
             totals = equations.block.sums(codes) / equations.block.bounds
@@ -169,27 +145,6 @@ def test_numbers_and_responses_that_may_be_missing(surveyed, survey):
     assert part.hidden[0] > 0.03 * result.bse[0]  # the rounding of costs
 
 
-def test_levels_and_bins_that_a_condition_excludes_are_left_out(surveyed, survey):
-    given = "region != 'hills' and age >= 45"
-    age = dps.Number("age", 18, 90, points=73, missing=18, edges=[30, 45, 60])
-    schema = surveyed.schema(*surveyed.columns[:4], age)
-    odds = dps.Logistic("ill ~ age + region", given=given)
-    for budget in (WITHOUT_NOISE, dps.PureDP(60)):
-        result = surveyed.release(odds, schema, budget).infer(odds)
-        (part,) = result.parts
-        unknown = [term for term in result.terms if np.isnan(result.params[term])]
-        assert unknown == ["region[T.hills]"]
-        if budget is WITHOUT_NOISE:
-            inside = survey[(survey["region"] != "hills") & (survey["age"] >= 45)]
-            x = [np.ones(len(inside)), inside["region"] == "plain", inside["age"]]
-            weights, ill = (inside[name].to_numpy(float) for name in ("u", "ill"))
-            exact = find_root(np.array(x, dtype=float), ill, weights)
-            known = [result.terms.index(t) for t in ("Intercept", "region[T.plain]", "age")]
-            away = np.abs(np.asarray(result.params)[known] - exact)
-            assert np.all(away <= part.hidden[known])
-            assert np.all(away <= 0.02 * np.asarray(result.bse)[known])
-
-
 def find_root(x, y, weights, counts=False):
     b = np.zeros(len(x))
     for _ in range(30):
@@ -215,46 +170,13 @@ def test_coefficients_from_products_are_those_of_r(surveyed, released, survey, n
     np.testing.assert_allclose(cut_off[0], np.clip(functions[0], -at.unit, at.unit), atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["logistic_on_age", "poisson_on_age"])
-def test_derivatives_by_splines(surveyed, released, survey, name):
-    (part,) = released.infer(name).parts
-    estimand, totals = part.estimand, part.totals.values
-    steps = 1e-4 * np.abs(totals).max() * np.eye(len(totals))
-    numeric = [(estimand.value(totals + h) - estimand.value(totals - h)) / (2 * h.max())
-               for h in steps]  # fmt: skip
-    size = np.abs(part.slopes).max(axis=1)[:, np.newaxis]
-    np.testing.assert_allclose(part.slopes / size, np.array(numeric).T / size, atol=1e-4)
-    x = np.array([np.ones(len(survey)), survey["age"], survey["sex"] == "m"], dtype=float)
-    mean = {"l": stats.logistic.cdf, "p": np.exp}[name[0]](part.params @ x)
-    variances = mean * (1 - mean) if name[0] == "l" else mean
-    inverse = np.linalg.inv(x * (survey["u"].to_numpy() * variances) @ x.T)
-    squares = estimand.squares(totals, part._contrast_slopes)
-    np.testing.assert_allclose(squares, np.diag(inverse), rtol=1e-3)
-    moving = ((inverse @ x) ** 2 * variances / np.diag(inverse)[:, np.newaxis]) @ survey["u"]
-    np.testing.assert_allclose(estimand.moving(totals) @ totals, moving, rtol=1e-3)
-
-
-@pytest.mark.parametrize("name", ["line", "shares", "ill women", "visits of women"])
-def test_derivatives_are_those_of_the_coefficients(surveyed, released, survey, name):
-    (part,) = released.infer(name).parts
-    estimand, totals = part.estimand, part.totals.values
-    steps = 1e-4 * np.abs(totals).max() * np.eye(len(totals))
-    numeric = [(estimand.value(totals + h) - estimand.value(totals - h)) / (2 * h.max())
-               for h in steps]  # fmt: skip
-    np.testing.assert_allclose(part.slopes.T, numeric, rtol=1e-5, atol=1e-12)
-    functions = surveyed.values(estimand.block, released.schema)
-    squares = survey["u"].to_numpy() @ (part.slopes @ functions).T ** 2
-    np.testing.assert_allclose(estimand.squares(totals, part.slopes), squares, rtol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["logistic", "ols", "shares"])
+@pytest.mark.parametrize("name", ["logistic", "ols"])
 def test_noise_moves_with_the_value_of_a_coefficient(surveyed, released, survey, name):
     """As the score of rows at coefficients of which one has another value."""
     (part,) = released.infer(name).parts
     men, one = survey["sex"] == "m", np.ones(len(survey))
     regions = [survey["region"] == level for level in ("hills", "plain")]
-    x = {"logistic": [one, survey["age10"], men], "ols": [one, survey["age"], men, *regions],
-         "shares": [one, *regions]}[name]  # fmt: skip
+    x = {"logistic": [one, survey["age10"], men], "ols": [one, survey["age"], men, *regions]}[name]
     x = np.array(x, dtype=float)
     slope = stats.logistic.pdf(part.params @ x) if name == "logistic" else one
     inverse = np.linalg.inv(x * (survey["u"].to_numpy() * slope) @ x.T)
@@ -268,17 +190,22 @@ def test_noise_moves_with_the_value_of_a_coefficient(surveyed, released, survey,
     )
 
 
-def test_a_saturated_line_has_the_means_of_its_cells(surveyed, released, survey):
-    weights = survey["u"]
-    income = (survey["income"] * weights).groupby([survey["sex"], survey["region"]]).sum()
-    means = income / weights.groupby([survey["sex"], survey["region"]]).sum()
+@pytest.mark.parametrize("name", ["line", "ill women"])
+def test_derivatives_are_those_of_the_coefficients(released, name):
+    (part,) = released.infer(name).parts
+    estimand, totals = part.estimand, part.totals.values
+    steps = 1e-4 * np.abs(totals).max() * np.eye(len(totals))
+    numeric = [(estimand.value(totals + h) - estimand.value(totals - h)) / (2 * h.max())
+               for h in steps]  # fmt: skip
+    np.testing.assert_allclose(part.slopes.T, numeric, rtol=1e-5, atol=1e-12)
+
+
+def test_a_saturated_line_has_the_means_of_its_cells(released, survey):
+    weights, cells = survey["u"], [survey["sex"], survey["region"]]
+    income = (survey["income"] * weights).groupby(cells).sum() / weights.groupby(cells).sum()
     params = released.infer("line").params
-    assert params["Intercept"] == pytest.approx(means["f", "coast"])
-    assert params["sex[T.m]"] == pytest.approx(means["m", "coast"] - means["f", "coast"])
-    women = released.infer("ill women").params
-    inside = survey[survey["sex"] == "f"]
-    share = np.average(inside["ill"], weights=inside["u"] * (inside["region"] == "coast"))
-    assert women["Intercept"] == pytest.approx(np.log(share / (1 - share)))
+    assert params["Intercept"] == pytest.approx(income["f", "coast"])
+    assert params["sex[T.m]"] == pytest.approx(income["m", "coast"] - income["f", "coast"])
 
 
 def test_tests_are_by_the_covariance_of_the_design(released):
@@ -289,16 +216,10 @@ def test_tests_are_by_the_covariance_of_the_design(released):
     assert test.statistic == pytest.approx(wald / 2 * (df - 1) / df, rel=1e-6)
     assert test.pvalue == pytest.approx(stats.f.sf(test.statistic, 2, df - 1))
     assert (test.df_num, test.df_denom) == (2, pytest.approx(df - 1))
-    again = result.f_test("region[T.hills] = 0, region[T.plain] = 0, region[T.hills] = 0")
-    assert again.statistic == pytest.approx(test.statistic, rel=1e-6)
     one = result.t_test("region[T.hills] - region[T.plain] = 0.1")
     sd = np.sqrt(np.array([1, -1]) @ covariance @ [1, -1])
     assert one.sd == pytest.approx(sd, rel=1e-6)
     assert one.tvalue == pytest.approx((one.effect - 0.1) / sd, rel=1e-6)
-    single = result.f_test("region[T.hills] - region[T.plain] = 0.1")
-    assert single.statistic == pytest.approx(one.tvalue**2, rel=1e-6)
-    assert "weights w" in one.summary()
-    assert "weights w" in result.summary()
 
 
 @pytest.mark.parametrize("epsilon", [0.02, 0.002])
@@ -307,30 +228,17 @@ def test_limits_are_open_where_noise_does_not_rule_out_collinear_regressors(surv
     result = surveyed.release(line, surveyed.schema(), dps.PureDP(epsilon)).infer(line)
     assert np.isinf(result.conf_int()).any()
     assert any("does not rule out" in note for note in result.notes)
+    assert np.isinf(result.conf_int(target="table")).any()
     if epsilon < 0.01:
         assert np.isnan(result.params).all()
         assert np.isinf(result.cov_params()).all(axis=None)
         assert np.all(np.asarray(result.pvalues) == 1)
-        assert result.f_test(np.eye(5)[1:]).pvalue == 1
-    assert np.isinf(result.conf_int(target="table")).any()
-    result.t_test("age = 1").summary()
-    result.summary()
-
-
-def test_limits_and_pvalues_agree(surveyed):
-    line = dps.OLS("income ~ sex + region")
-    result = surveyed.release(line, surveyed.schema(), dps.PureDP(2)).infer(line)
-    limits = result.conf_int(alpha=0.1)
-    for end in (0, 1):
-        test = result.t_test((np.eye(len(result.terms)), limits[:, end]))
-        np.testing.assert_allclose(test.pvalues, 0.1, rtol=1e-6)
 
 
 def test_what_a_design_cannot_have_is_refused(surveyed):
     schema = surveyed.schema()
     for line, match in [
         (dps.OLS("income ~ age", ridge=1), "ridge="), (dps.OLS("income ~ age - 1"), "'- 1'"),
-        (dps.OLS("income ~ age", clip_norm=1), "clip_norm"),
         (dps.OLS("income ~ age", cov_type="HC1"), "cov_type"),
         (dps.Logistic("ill ~ age + income + visits"), "this one has 1,200: use fewer edges"),
         (dps.Poisson("visits ~ age10*sex + region + ill"), "at most 512 cells .* has 876"),
@@ -343,21 +251,11 @@ def test_what_a_design_cannot_have_is_refused(surveyed):
         dps.plan(of_shares, {"line": dps.OLS("income ~ sex")}, budget=dps.PureDP(1), n=1500)
 
 
-def test_a_design_effect_of_shares_is_not_used_for_coefficients(surveyed, survey):
-    schema = surveyed.schema(deff=1.0)
-    asked = {"share": dps.Proportion("ill"), "line": dps.OLS("income ~ sex")}
-    release = release_of(survey, schema, asked, dps.PureDP(0.1))
-    assert np.isinf(release.infer("share").degrees_of_freedom).all()
-    assert np.isfinite(release.infer("line").degrees_of_freedom).all()
-    with pytest.raises(dps.NotMeasuredError):
-        release.infer(dps.OLS("ill ~ sex"))
-
-
 @pytest.mark.parametrize(("line", "clip"), [
-    (dps.OLS("income ~ age + sex"), {"clip": 2**16}), (dps.Logistic("ill ~ age + sex"), {}),
-    (dps.Poisson("visits ~ age + sex"), {}),
+    (dps.OLS("income ~ age + sex"), {"clip": 2**16}), (dps.Poisson("visits ~ age + sex"), {}),
 ])  # fmt: skip
 def test_plans_and_measurements_with_pilots_are_kept(surveyed, survey, tmp_path, line, clip):
+    """Pilots and where residuals are cut off come after the plan and are not in its digest."""
     schema = surveyed.schema()
     plan = dps.plan(schema, {"line": line}, budget=dps.ZCDP(1), unit="replace", n=len(survey))
     plan.save(tmp_path / "plan.json")
@@ -371,12 +269,13 @@ def test_plans_and_measurements_with_pilots_are_kept(surveyed, survey, tmp_path,
     with pytest.raises(RequestError, match="answer nothing"):
         dps.Plan.load(tmp_path / "edited.json")
     assert plan.cost() == 1
-    release = dps.release(plan, survey, m=500, k=100)
+    release = dps.release(plan, survey, m=10, k=10)
     release.save(tmp_path / "release.zip")
+    assert not verify(tmp_path / "release.zip").wrong
     again = dps.load(tmp_path / "release.zip")
     assert again == release
+    assert again.measurements.plan_digest == plan.digest
     (contrasts,) = again.contrasts
-    assert isinstance(contrasts, Contrasts)
     assert not contrasts.pending
     np.testing.assert_array_equal(again.infer("line").bse, release.infer("line").bse)
 
@@ -390,48 +289,18 @@ def test_predictions_are_combinations_of_coefficients_through_the_link(released)
     slopes = stats.logistic.pdf(predictor.params)
     np.testing.assert_allclose(predicted.bse, slopes * predictor.bse)
     np.testing.assert_allclose(result.predict(at), predicted.params)
-    assert "by the survey design" in predicted.summary()
     assert predicted.conf_int(method="certified").tolist() == [[0, 1], [0, 1]]
-    line = released.infer("ols").get_prediction({"age": [30], "sex": "m", "region": "hills"})
-    one = released.infer("ols").t_test([[1, 30, 1, 1, 0]])
-    np.testing.assert_allclose(line.params, one.params)
-    np.testing.assert_allclose(line.conf_int(), one.conf_int())
 
 
-@pytest.mark.parametrize(
-    ("name", "own", "other"),
-    [("logistic", "odds_ratio", "rate_ratio"), ("poisson", "rate_ratio", "odds_ratio")],
-)
-def test_ratios_are_exponentials_of_coefficients(released, name, own, other):
-    result = released.infer(name)
-    frame = getattr(result, own + "s")(alpha=0.1)
-    np.testing.assert_allclose(frame[own], np.exp(result.params))
-    limits = np.exp(result.conf_int(alpha=0.1))
-    np.testing.assert_allclose(frame[["conf_low", "conf_high"]], limits)
-    with pytest.raises(RequestError, match=f"{other}s are of dps"):
-        getattr(result, other + "s")()
-
-
-@pytest.mark.parametrize("name", ["logistic", "line", "ols"])
-def test_regressions_can_be_pickled(released, name):
-    result = released.infer(name)
-    again = pickle.loads(pickle.dumps(result))
-    assert again == result
-    combined = np.eye(len(result.terms))[1:]
-    assert again.t_test(combined).conf_int(alpha=0.2).tolist() == (
-        result.t_test(combined).conf_int(alpha=0.2).tolist()
-    )
-
-
-@pytest.mark.parametrize("kind", [dps.Logistic, dps.OLS])
-def test_levels_that_a_condition_excludes_have_no_coefficient(surveyed, survey, kind):
-    asked = {"some": kind("ill ~ sex + region", given="region != 'plain' and sex == 'f'"),
-             "none": kind("ill ~ region", given="region != 'coast'")}  # fmt: skip
+def test_levels_that_a_condition_excludes_have_no_coefficient(surveyed, survey):
+    given = "region != 'plain' and sex == 'f'"
+    asked = {"some": dps.Logistic("ill ~ sex + region", given=given),
+             "none": dps.OLS("ill ~ region", given="region != 'coast'")}  # fmt: skip
     release = release_of(survey, surveyed.schema(), asked)
     inside = survey[survey["sex"] == "f"]
     share = (inside["ill"] * inside["u"]).groupby(inside["region"]).sum()
     share /= inside["u"].groupby(inside["region"]).sum()
-    value = share if kind is dps.OLS else np.log(share / (1 - share))
+    value = np.log(share / (1 - share))
     result = release.infer("some")
     assert np.isnan(np.asarray(result.params)).tolist() == [False, True, False, True]
     assert result.params["Intercept"] == pytest.approx(value["coast"])
@@ -443,11 +312,14 @@ def test_levels_that_a_condition_excludes_have_no_coefficient(surveyed, survey, 
     assert np.isfinite(other.t_test("region[T.plain] - region[T.hills]").effect)
 
 
-@pytest.mark.parametrize("analysis", [
-    dps.OLS("income ~ age*sex"), dps.OLS("visits ~ sex + region"),
-    dps.Poisson("visits ~ sex*region"), dps.Logistic("ill ~ sex + region"),
-    dps.Logistic("ill ~ age + sex"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "analysis",
+    [
+        dps.OLS("income ~ age*sex"),
+        dps.Poisson("visits ~ sex*region"),
+        dps.Logistic("ill ~ age + sex"),
+    ],
+)
 def test_a_level_without_rows_leaves_the_others_as_they_are(surveyed, analysis):
     """Sums have next to no noise, and that of the level is zero."""
     others = [column for column in surveyed.columns if column.name != "sex"]
@@ -462,13 +334,3 @@ def test_a_level_without_rows_leaves_the_others_as_they_are(surveyed, analysis):
     assert np.isnan(params[~known]).all()
     assert np.isfinite(found.conf_int()).all(axis=1).tolist() == known.tolist()
     assert "it is left out" in " ".join(found.notes)
-
-
-@pytest.mark.parametrize("line", [dps.OLS("income ~ age"), dps.Logistic("ill ~ age")])
-def test_a_release_has_the_digest_of_its_plan(surveyed, survey, line, tmp_path):
-    """Pilots and where residuals are cut off come later."""
-    plan = dps.plan(surveyed.schema(), {"line": line}, budget=dps.PureDP(3), n=len(survey))
-    release = dps.release(plan, survey, m=10, k=10)
-    release.save(tmp_path / "r.zip")
-    assert plan.digest == dps.load(tmp_path / "r.zip").measurements.plan_digest
-    assert not verify(tmp_path / "r.zip").wrong

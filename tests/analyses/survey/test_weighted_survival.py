@@ -1,8 +1,5 @@
 """Weighted survival curves and log-rank tests, against R's survey package."""
 
-import pickle
-import re
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -62,8 +59,6 @@ def test_means_and_differences_use_the_covariances(surveyed, all_contrasts):
     score = abs(signs @ params) / (signs @ cov @ signs) ** 0.5
     pvalue = 2 * stats.t.sf(score, surveyed.df)
     assert difference.pvalues[0] == pytest.approx(pvalue, rel=1e-5)
-    assert "by the survey design" in difference.summary()
-    assert "by the survey design" in means.summary()
     np.testing.assert_allclose(result.survival_at([3, 5]).params, params[[2, 4, 12, 14]], rtol=1e-8)
 
 
@@ -75,12 +70,6 @@ def test_log_rank_is_svylogrank(surveyed, all_contrasts):
     expected = stats.f.sf(figure["statistic"], 1, surveyed.df)
     assert test.pvalue == pytest.approx(expected, rel=1e-5)
     assert test.df == pytest.approx((1, surveyed.df))
-    assert test.to_frame()[["df", "df_denom"]].iloc[0].tolist() == list(test.df)
-    assert "F distribution with 1.00 and 18.0 df" in test.summary()
-    weights = surveyed.rows["u"].sum() / len(surveyed.rows)
-    unit = surveyed.figures["about"]["cap"] / 4096
-    score = (test.observed[1] - test.expected[1]) / unit
-    assert score / weights == pytest.approx(figure["scores"][0] / (weights * unit), rel=1e-6)
     result = curves(surveyed, "region")
     figure, test = surveyed.figures["log_rank_by_region"], result.logrank()
     scores = (np.asarray(test.observed) - np.asarray(test.expected))[1:]
@@ -89,39 +78,9 @@ def test_log_rank_is_svylogrank(surveyed, all_contrasts):
     assert len(result.pairwise()) == 3
 
 
-def test_log_rank_with_a_design_effect(surveyed):
-    """Three groups, and the variance of scores of as many independent rows of the mean weight."""
-    about = surveyed.figures["about"]
-    design = dps.Design("w", mean=about["mean_weight"], cap=about["cap"], deff=2)
-    asked = dps.Survival("time", "event == 1", by="region")
-    schema = dps.Schema([TIME, EVENT, REGION], design=design)
-    test = surveyed.release(asked, schema).infer("x").logrank()
-    rows, bins = surveyed.rows, np.arange(1, 11)[:, np.newaxis]
-    u, time = rows["u"].to_numpy(), rows["time"].to_numpy()
-    risk, died = time >= bins, (time == bins) & (rows["event"].to_numpy() == 1)
-    groups = rows["region"].to_numpy() == np.array(["coast", "hills"])[:, np.newaxis]
-    residuals = died - (died @ u / (risk @ u))[:, np.newaxis] * risk
-    shares = (risk * groups[:, np.newaxis]) @ u / (risk @ u)
-    z = ((groups[:, np.newaxis] - shares[..., np.newaxis]) * residuals).sum(1)
-    scores, variance = z @ u, about["mean_weight"] / about["cap"] * 4096 * (z * u) @ z.T
-    quadratic = scores @ np.linalg.solve(variance, scores)
-    assert test.statistic == pytest.approx(quadratic / 4, rel=1e-6)
-    assert test.pvalue == pytest.approx(stats.chi2.sf(quadratic / 2, 2), rel=1e-5)
-
-
-def test_quantiles_end_at_declared_times(surveyed, all_contrasts):
-    result, figure = curves(surveyed), surveyed.figures["survival"]
-    frame, ends = result.quantile(0.5), np.asarray(result.conf_int())
-    assert frame["estimate"][0] == 1 + int(np.argmax(np.array(figure["params"]) <= 0.5))
-    low, high = frame["low"][0], frame["high"][0]
-    surely_above = [t for t in range(1, 10) if ends[t - 1, 0] > 0.5]
-    surely_below = [t for t in range(1, 10) if ends[t - 1, 1] <= 0.5]
-    assert low == max(surely_above, default=0)
-    assert high == min(surely_below, default=10)
-
-
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("budget", [dps.PureDP(30), dps.ZCDP(10)])
+@pytest.mark.parametrize(
+    ("unit", "budget"), [("add_remove", dps.PureDP(30)), ("replace", dps.ZCDP(10))]
+)
 def test_certified_limits_hold_the_rows_own_curves(surveyed, unit, budget):
     schema = surveyed.schema(TIME, EVENT, SEX)
     plan = dps.plan(
@@ -168,33 +127,3 @@ def test_what_is_not_there_is_refused(surveyed):
             surveyed.release(asked, schema)
     with pytest.raises(RequestError, match="cumulative hazards are not available"):
         curves(surveyed, budget=dps.PureDP(5)).cumulative_hazard()
-
-
-def test_curves_follow_from_a_table_that_holds_their_cells(surveyed):
-    """The same with cells of the table of time, event and sex in their order, or in another."""
-    schema = surveyed.schema(SEX, EVENT, TIME)
-    asked = {"x": dps.Survival("time", "event == 1", by="sex"),
-             "m": dps.Marginals(["time", "event", "sex"], 3)}  # fmt: skip
-    plan = dps.plan(
-        schema, asked, budget=dps.PureDP(1e9), unit="add_remove", n=len(surveyed.rows),
-        reference=dps.Uniform(),
-    )  # fmt: skip
-    assert len(plan.blocks) == 1
-    result = dps.release(plan, surveyed.rows, rng=0, m=2, k=10).infer("x")
-    own = np.array(surveyed.figures["survival_by_sex"]["params"]).reshape(2, 10)[:, :9].ravel()
-    np.testing.assert_allclose(result.params, own, rtol=1e-8)
-    assert result.logrank().pvalue < 1
-
-
-def test_summary_of_groups(surveyed):
-    text = curves(surveyed, "sex", dps.PureDP(5)).summary()
-    assert re.search(r"log-rank test: F [\d.]+ on 1\.00 and [\d.]+ df, p-value", text)
-    assert "contrasts of psu" in text
-    assert "no weights" not in text
-
-
-def test_curves_can_be_pickled(surveyed):
-    result = curves(surveyed, "sex", dps.PureDP(5))
-    again = pickle.loads(pickle.dumps(result))
-    assert again.summary() == result.summary()
-    assert again.differences(time=2) == result.differences(time=2)

@@ -105,27 +105,13 @@ def estimate(events, censored, half):
 
 
 def test_half_of_the_censored_are_at_risk_by_default(rows, without_noise):
-    result = without_noise.infer("half")
-    for g, arm in enumerate("abc"):
-        own = rows[rows["arm"] == arm]
-        bins = (own["days"] // 100).to_numpy()
-        died = (own["status"] != "censored").to_numpy()
-        events, every = (np.bincount(x, minlength=10) for x in (bins[died], bins))
-        expected = estimate(events, every - events, 0.5)[:9]
-        used = result.curves[g].bins
-        assert used >= 8
-        np.testing.assert_allclose(result.params[9 * g : 9 * g + used], expected[:used], atol=1e-9)
-
-
-def test_declared_values_have_no_half(rows, silent_noise):
-    schema = dps.Schema([dps.Number("week", values=[1, 2, 4, 8], missing=1), dps.Boolean("died")])
-    frame = pd.DataFrame({"week": [1, 2, 2, 4, 8, 8] * 20, "died": [1, 1, 0, 0, 1, 0] * 20})
-    plan = dps.plan(schema, {"s": dps.Survival("week", "died")}, budget=dps.PureDP(10**6), n=120)
-    with _noise_from(silent_noise):
-        result = dps.release(plan, frame, m=60, k=10, rng=0).infer("s")
-    np.testing.assert_allclose(result.params, [5 / 6, 5 / 6 * 4 / 5, 5 / 6 * 4 / 5], atol=1e-9)
-    # The curve is 1 to week 1, 5/6 to week 2, 2/3 to week 4.
-    assert float(result.restricted_mean(4)) == pytest.approx(1 + 5 / 6 + 2 * 2 / 3)
+    result, own = without_noise.infer("half"), rows[rows["arm"] == "a"]
+    bins, died = (own["days"] // 100).to_numpy(), (own["status"] != "censored").to_numpy()
+    events, every = (np.bincount(x, minlength=10) for x in (bins[died], bins))
+    used = result.curves[0].bins
+    assert used >= 8
+    expected = estimate(events, every - events, 0.5)[:used]
+    np.testing.assert_allclose(result.params[:used], expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("half", [0.0, 0.5])
@@ -156,7 +142,7 @@ def released(rows, asked, noise, budget=1.0, **options):
 def test_certified_limits_of_the_table_contain_its_curve(rows, seeded_noise, without_noise):
     asked = dps.Survival("days", EVENT, by="arm")
     exact = without_noise.infer("half")
-    for seed in range(6):
+    for seed in range(2):
         result = released(rows, asked, seeded_noise(seed))
         for curve in result.curves:
             own = result._numbers(curve.group)
@@ -177,12 +163,9 @@ def test_a_curve_ends_where_no_row_may_be_at_risk(rows, seeded_noise):
     assert np.isnan(result.params[place])
     assert low == 0
     assert high == result.conf_int()[place - 1][1]
-    assert len(result.curve()) == sum(c.bins for c in result.curves)
-    with pytest.raises(dps.RequestError, match="no curve reaches"):
-        released(rows, dps.Survival("days", EVENT), seeded_noise(1), 0.001).survival_at(900)
 
 
-def test_the_median_is_a_set_of_bins(rows, without_noise):
+def test_the_median_is_a_set_of_bins(without_noise):
     result = without_noise.infer("whole")
     frame = result.quantile(0.5)
     low, high = result.conf_int().T
@@ -191,20 +174,12 @@ def test_the_median_is_a_set_of_bins(rows, without_noise):
     assert [frame["low"][0], frame["high"][0]] == [100 * kept[0], 100 * (kept[-1] + 1)]
     assert len(kept) < 4
     assert frame["low"][0] <= frame["estimate"][0] <= frame["high"][0]
-    never = without_noise.infer("kinds")
     with pytest.raises(dps.RequestError, match="one kind of event"):
-        never.quantile()
+        without_noise.infer("kinds").quantile()
     assert result.quantile(0.999)["high"][0] == np.inf
 
 
-def test_bands_contain_intervals(rows, seeded_noise):
-    frame = released(rows, dps.Survival("days", EVENT, by="arm"), seeded_noise(2)).curve()
-    assert np.all(frame["band_low"] <= frame["low"])
-    assert np.all(frame["band_high"] >= frame["high"])
-    assert np.all(frame["monotone"].groupby(frame["group"]).diff().dropna() <= 1e-12)
-
-
-def test_differences_are_of_pairs(rows, without_noise):
+def test_differences_are_of_pairs(without_noise):
     result = without_noise.infer("half")
     at = result.survival_at(300)
     pairs = result.differences(time=300)
@@ -214,26 +189,19 @@ def test_differences_are_of_pairs(rows, without_noise):
     assert gaps.params[2] == pytest.approx(means.params[1] - means.params[2])
     variance = means.sampling_variance[1] + means.sampling_variance[2]
     assert gaps.sampling_variance[2] == pytest.approx(variance)
-    with pytest.raises(dps.RequestError, match="one of them"):
-        result.differences()
     table = result.pairwise()
-    assert list(table["groups"]) == ["arm=a vs arm=b", "arm=a vs arm=c", "arm=b vs arm=c"]
     assert np.all(table["p_value"] >= table["p_unadjusted"])
 
 
 def test_persons_with_several_rows_have_their_variance(rows, released_for_persons):
-    frame = pd.concat([rows, rows], ignore_index=True).assign(id=[*range(600)] * 2)
-    asked = {"s": dps.Survival("days", EVENT, by="arm")}
-    two = released_for_persons(SCHEMA, frame, asked, 2, n=1_200).infer("s")
-    one = released_for_persons(SCHEMA, rows.assign(id=range(600)), asked, 1, n=600).infer("s")
-    used = ~np.isnan(np.asarray(one.params)) & ~np.isnan(np.asarray(two.params))
-    assert used.sum() > 20
-    np.testing.assert_allclose(two.params[used], one.params[used], atol=1e-9)
-    np.testing.assert_allclose(two.sampling_variance[used], one.sampling_variance[used], rtol=1e-9)
-    assert two.logrank().statistic == pytest.approx(one.logrank().statistic, rel=1e-6)
+    frame, asked = rows.assign(id=range(600)), {"s": dps.Survival("days", EVENT)}
+    one = released_for_persons(SCHEMA, frame, asked, 1, n=600).infer("s")
+    two = released_for_persons(SCHEMA, pd.concat([frame, frame]), asked, 2, n=1_200).infer("s")
+    np.testing.assert_allclose(two.params, one.params, atol=1e-9)
+    np.testing.assert_allclose(two.sampling_variance, one.sampling_variance, rtol=1e-9)
 
 
-def test_one_row_is_in_one_cell(rows):
+def test_one_row_is_in_one_cell():
     asked = dps.Survival("days", EVENT, by="arm")
     assert asked.family(SCHEMA).sensitivity("replace").l1 == 2
     late = dps.Survival("days", EVENT, entry="entry")
@@ -241,18 +209,20 @@ def test_one_row_is_in_one_cell(rows):
 
 
 @pytest.mark.parametrize(("options", "match"), [
-    ({"event": ()}, "event"),
     ({"event": "days > 100"}, "days"),
     ({"event": ("status == 'death'", EVENT)}, "exclude each other"),
     ({"time": "sex"}, "time"),
     ({"ties": "first"}, "ties"),
     ({"by": "days"}, "different columns"),
-    ({"entry": "days"}, "different columns"),
     ({"given": "arm == 'a'", "by": "arm"}, "given"),
     ({"entry": "short"}, "edge"),
+    ({"time": "open", "entry": "short"}, "missing="),
 ])  # fmt: skip
 def test_what_cannot_be_asked_is_refused(options, match):
-    schema = dps.Schema([*SCHEMA, dps.Number("short", 0, 1000, edges=[150], missing=0)])
+    schema = dps.Schema([
+        *SCHEMA, dps.Number("short", 0, 1000, edges=[150], missing=0),
+        dps.Number("open", 0, 1000, edges=[150], allow_missing=True),
+    ])  # fmt: skip
     with pytest.raises(dps.RequestError, match=match):
         dps.plan(
             schema, {"s": dps.Survival(**{"time": "days", "event": EVENT, **options})},
@@ -269,34 +239,8 @@ def test_the_alternative_of_a_power_has_the_hazard_ratio():
     assert after[0][-1] == pytest.approx(0.5)
     (_, first), (_, second) = asked.alternative(SCHEMA, [0.9, 0.8]).groups
     assert [first[-1], second[-1]] == pytest.approx([0.9, 0.8])
-    for wrong in (-1.0, [0.5], [0.5, 1.0]):
-        with pytest.raises(dps.RequestError, match="hazard ratio"):
-            asked.alternative(SCHEMA, wrong)
-
-
-@pytest.mark.slow
-def test_power_is_that_of_the_log_rank_test():
-    asked = dps.Survival("days", EVENT, by="sex")
-    plan = dps.plan(SCHEMA, {"s": asked}, budget=dps.PureDP(1), n=600)
-    near, far = (
-        plan.solve(power=0.8, of="s", alternative=ratio).budget.epsilon for ratio in (1.5, 2.0)
-    )
-    assert 0.1 < far < near < 10
-
-
-def test_names_of_groups_may_have_commas(silent_noise):
-    levels = ["new, high", "new, low"]
-    days = dps.Number("days", 0, 100, edges=[30, 60], missing=0)
-    age = dps.Number("age", 0, 100, edges=[50], missing=0)
-    schema = dps.Schema([days, dps.Boolean("died"), dps.Category("arm", levels), age])
-    frame = pd.DataFrame({"days": [10, 40, 70, 90] * 50, "died": [True, False] * 100})
-    frame = frame.assign(arm=levels * 100, age=[20, 70, 70, 20] * 50)
-    asked = dps.Survival("days", "died", by=["arm", "age"])
-    plan = dps.plan(schema, {"s": asked}, budget=dps.PureDP(10**6), n=200)
-    with _noise_from(silent_noise):
-        result = dps.release(plan, frame, m=60, k=10, rng=0).infer("s")
-    assert list(result.logrank(strata="age").observed.names) == [f"arm={x}" for x in levels]
-    assert list(result.pairwise(strata="arm")["groups"]) == ["age=[0, 50) vs age=[50, 100]"]
+    with pytest.raises(dps.RequestError, match="hazard ratio"):
+        asked.alternative(SCHEMA, -1.0)
 
 
 def test_times_may_be_dates(silent_noise):
@@ -309,45 +253,9 @@ def test_times_may_be_dates(silent_noise):
         result = dps.release(plan, frame.assign(died=True), m=60, k=10, rng=0).infer("s")
     assert result.terms[1] == "S(2020-07-01)"
     assert float(result.survival_at("2020-07-01")) == pytest.approx(0.5)
-    median = result.quantile(0.5)
-    assert str(median["estimate"][0].date()) == "2020-07-01"
     assert float(result.restricted_mean("2020-07-01")) == pytest.approx(91 * 0.875 + 91 * 0.625)
     with pytest.raises(dps.RequestError, match="2020-07-02 is not"):
         result.survival_at("2020-07-02")
-    with pytest.raises(dps.RequestError, match="time"):
-        result.survival_at("later")
-
-
-def test_few_rows_at_risk_late_widen_intervals(silent_noise):
-    """Two bins with hazard .05, and 12 rows left in the second: none of them has an event."""
-    schema = dps.Schema([dps.Number("t", 0, 3, edges=[1, 2], missing=0), dps.Boolean("died")])
-    times, died = [0.5] * 988 + [2.5] * 12, [True] * 50 + [False] * 950
-    plan = dps.plan(
-        schema, {"s": dps.Survival("t", "died", ties="last")}, budget=dps.PureDP(10**6), n=1_000
-    )
-    with _noise_from(silent_noise):
-        result = dps.release(
-            plan, pd.DataFrame({"t": times, "died": died}), m=60, k=10, rng=0
-        ).infer("s")
-    (first, _), (second, high) = result.conf_int()
-    assert second < 0.95 * 0.82  # a rate of 1 - .05^(1/12) in the second bin is not excluded
-    assert first > 0.93
-    assert high > 0.93
-    hazard = result.cumulative_hazard().conf_int()
-    assert hazard[1][1] > hazard[0][1] + 0.15
-
-
-def test_no_event_leaves_a_sampling_error(silent_noise):
-    schema = dps.Schema([dps.Number("t", 0, 4, edges=[1, 2, 3], missing=0), dps.Boolean("died")])
-    frame = pd.DataFrame({"t": [3.5] * 200, "died": False})
-    plan = dps.plan(schema, {"s": dps.Survival("t", "died")}, budget=dps.PureDP(10**6), n=200)
-    with _noise_from(silent_noise):
-        result = dps.release(plan, frame, m=60, k=10, rng=0).infer("s")
-    (low, high), (least, most) = result.restricted_mean(3).conf_int(), result.conf_int()[2]
-    assert 2.9 < low < 2.99
-    assert high == pytest.approx(3)
-    assert least == pytest.approx(0.05 ** (1 / 200), abs=0.003)
-    assert most == 1
 
 
 def test_entry_at_declared_values_is_that_of_r(silent_noise):
@@ -370,12 +278,3 @@ def test_entry_at_declared_values_is_that_of_r(silent_noise):
         survives *= 1 - np.sum((time == t) & frame["died"]) / at_risk
         curve.append(survives)
     np.testing.assert_allclose(result.params, curve, atol=1e-9)
-
-
-def test_entry_needs_values_in_every_row():
-    schema = dps.Schema([
-        dps.Number("t", 0, 3, edges=[1, 2], allow_missing=True), dps.Boolean("died"),
-        dps.Number("e", 0, 3, edges=[1, 2], missing=0),
-    ])  # fmt: skip
-    with pytest.raises(dps.RequestError, match="missing="):
-        dps.plan(schema, {"s": dps.Survival("t", "died", entry="e")}, budget=dps.PureDP(1), n=100)

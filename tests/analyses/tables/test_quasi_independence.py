@@ -61,20 +61,8 @@ def test_without_noise_it_is_the_loglinear_model_of_the_possible_cells():
     assert result.pearson_pvalue == pytest.approx(stats.chi2.sf(pearson, df), rel=1e-6)
     assert result.pvalue <= 1 / 1_000  # rows are drawn from unequal shares
     assert np.isnan(result.effect)
-    assert "Cramer's V =" not in result.summary()
     assert "quasi-independent" in result.summary()
     assert result.certified.verdict == "inconclusive"
-
-
-def test_levels_without_rows_leave_a_test_of_independence():
-    """All cells of the rows r2 and r3 are possible."""
-    rows = table_of_rows()
-    rows["a"] = rows.a.replace({"r0": "r2", "r1": "r3"})
-    release = dps.release(dps.plan(SCHEMA, {"t": dps.Independence("a", "b")}, budget=EXACT), rows)
-    result = release.infer("t")
-    assert result.df == 2
-    assert np.isfinite(result.effect)
-    assert "quasi" not in result.summary()
 
 
 def test_residuals_have_the_variance_that_the_fit_leaves():
@@ -84,28 +72,27 @@ def test_residuals_have_the_variance_that_the_fit_leaves():
     p /= p.sum()
     squares = []
     plan = dps.plan(SCHEMA, {"t": dps.Independence("a", "b", simulations=99)}, budget=EXACT)
-    for _ in range(60):
+    for _ in range(12):
         drawn = rng.choice(12, 2_000, p=p.ravel())
         rows = pd.DataFrame({"a": np.array(ROWS)[drawn // 3], "b": np.array(COLUMNS)[drawn % 3]})
-        squares.append(dps.release(plan, rows.assign(s=True)).infer("t").residuals ** 2)
+        release = dps.release(plan, rows.assign(s=True), m=20, k=5)
+        squares.append(release.infer("t").residuals ** 2)
     means = np.mean(squares, axis=0).reshape(4, 3)
     assert np.isnan(means[~POSSIBLE]).all()
     assert np.isnan(means[0, 0])  # its row determines it
     rest = means[1:][POSSIBLE[1:]]
-    # Five standard deviations of a mean of 60 squares of normal variables.
-    assert np.all(np.abs(rest - 1) < 5 * np.sqrt(2 / 60))
+    # Five standard deviations of a mean of 12 squares of normal variables.
+    assert np.all(np.abs(rest - 1) < 5 * np.sqrt(2 / 12))
 
 
-@pytest.mark.parametrize("given", ["s", "s == True"])
-def test_strata_and_subgroups_without_noise(given):
+def test_strata_without_noise():
     rows = table_of_rows(1)
-    analysis = dps.Independence("a", "b", given=given, simulations=99)
+    analysis = dps.Independence("a", "b", given="s", simulations=99)
     release = dps.release(dps.plan(SCHEMA, {"t": analysis}, budget=EXACT), rows)
     result = release.infer("t")
     assert result.df == 3
-    of_s = [rows[rows.s], rows[~rows.s]] if given == "s" else [rows[rows.s]]
     fits = []
-    for some in of_s:
+    for some in (rows[rows.s], rows[~rows.s]):
         counts = pd.crosstab(some.a, some.b).to_numpy().astype(float)
         fits.append(loglinear(counts, POSSIBLE)[0].sum())
     assert np.nansum(result.expected) == pytest.approx(sum(fits), rel=1e-6)
@@ -113,7 +100,7 @@ def test_strata_and_subgroups_without_noise(given):
 
 def test_degrees_of_freedom_are_the_rank_of_the_possible_cells():
     rng = np.random.default_rng(0)
-    for _ in range(50):
+    for _ in range(20):
         possible = rng.random((1, 4, 5)) < 0.6
         design = np.array([
             [*(r == i for i in range(4)), *(c == j for j in range(5))]
@@ -133,7 +120,3 @@ def test_columns_that_follow_leave_no_test():
     result = dps.release(plan, rows).infer("t")
     assert (result.df, result.pvalue) == (0, 1.0)
     assert "no test" in result.summary()
-    schema = dps.Schema([*schema.columns, dps.Boolean("s")], rules=schema.rules)
-    asked = {"t": dps.Independence("town", "area", given="s")}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
-    assert dps.release(plan, rows.assign(s=[True, False] * 150)).infer("t").pvalue == 1.0

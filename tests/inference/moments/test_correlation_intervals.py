@@ -3,13 +3,10 @@
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 
-import dpstats as dps
 from dpstats.analyses.moments.correlation import NoisyPair, _of_kurtosis, _Standardised
 from dpstats.privacy.laws import DiscreteLaplace
-from dpstats.privacy.noise import _noise_from
 
 UNITS = np.array([1.0, 1e3, 1e3, 1e6, 1e6, 1e6])
 
@@ -18,18 +15,6 @@ def pair(r, n=200, variance=0.2, scale=1.0):
     """Centred columns of one variance with a noisy correlation of r, whose noise has sd 0.05."""
     laws = (None, *(DiscreteLaplace(scale * unit) for unit in UNITS[1:]))
     return NoisyPair(n * np.array([1, 0, 0, variance, variance, r * variance]), laws, UNITS, seed=1)
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_noise_beyond_one_leaves_an_interval(sign):
-    """As if the noisy correlation were 1; without that the interval is [1, 1]."""
-    far, at_one = (pair(sign * r) for r in (1.5, 1.0))
-    for alpha in (0.5, 0.05, 0.01, 0.002):
-        ends, others = (np.ravel(of.conf_int(alpha, "noise_aware", "population"))
-                        for of in (far, at_one))  # fmt: skip
-        np.testing.assert_allclose(ends, others, atol=0.05)
-        assert ends[(1 + sign) // 2] == sign
-        assert 0.01 < np.diff(ends)[0] < 0.5
 
 
 def test_limits_beyond_one_are_nested_and_others_are_not_moved():
@@ -75,7 +60,7 @@ def spread_and_bound(x, y, weights):
 
 def test_no_distribution_exceeds_the_largest_spread():
     rng, ratios = np.random.default_rng(2), []
-    for _ in range(300):
+    for _ in range(100):
         x, y = rng.choice([-1.0, -0.5, 0.0, 0.2, 1.0], (2, 8))
         found, bound = spread_and_bound(x, y, rng.dirichlet(np.full(8, 0.3)) + 1e-3)
         ratios.append(found / bound)
@@ -84,21 +69,3 @@ def test_no_distribution_exceeds_the_largest_spread():
     for r in (0.0, 0.4, -0.8):
         found, bound = spread_and_bound(*signs, (1 + r * signs[0] * signs[1]) / 4)
         assert found == pytest.approx(bound)
-
-
-def test_noise_on_fourth_moments_widens_no_further_than_bounds_allow(seeded_noise):
-    names = ["a", "b"]
-    schema = dps.Schema([dps.Number(name, -1, 1, points=201, missing=0) for name in names])
-    plan = dps.plan(schema, {"pair": dps.Correlation(names)}, budget=dps.PureDP(0.2))
-    i = np.arange(3_000)
-    a = 0.65 * np.sin(i)
-    rows = pd.DataFrame({"a": a, "b": a / 2 + np.sin(1 + i**2 % 997) * 0.43})
-    ratios = []
-    for seed in range(6):
-        with _noise_from(seeded_noise(seed)):
-            (pair,) = dps.release(plan, rows, rng=0, m=60).infer("pair").intervals.parts
-        x, y, xx, yy, _ = pair.moments
-        reach = (1 + abs(x)) / np.sqrt(xx) + (1 + abs(y)) / np.sqrt(yy)
-        ratios.append(pair.spread / (reach**2 / (4 * (1 - pair.estimate**2))))
-    assert max(ratios) < 1.02
-    assert sorted(ratios)[-3] > 0.98  # some would be wider by chance

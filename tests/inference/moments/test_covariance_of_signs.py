@@ -64,7 +64,7 @@ def exact(columns=NAMES, n=3_000, *, unit="replace", standardize=False, epsilon=
         n=n if unit == "replace" else None,
     )  # fmt: skip
     with _noise_from(lambda scale, size: np.zeros(size, np.int64)):
-        release = dps.release(plan, frame, rng=0, m=1_000)
+        release = dps.release(plan, frame, rng=0, m=300)
     group = analysis.family(SCHEMA).blocks[0].given
     found = NoisyCovariance.of(release, columns, standardize=standardize, given=group)
     if given is not None:
@@ -76,24 +76,20 @@ def exact(columns=NAMES, n=3_000, *, unit="replace", standardize=False, epsilon=
     return found, values[list(columns)].to_numpy(float), release
 
 
-EVERY_KIND = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("columns", "unit", "standardize", "given"),
     [
-        (NAMES, "replace", True, None), (NAMES, "add_remove", False, None),
-        (NAMES[1:], "replace", False, None), (NAMES[1:], "add_remove", True, None),
-        (NAMES, "replace", True, "group == 'x'"), (NAMES[1:], "add_remove", False, "group == 'x'"),
+        (NAMES, "add_remove", False, None), (NAMES[1:], "replace", False, None),
+        (NAMES, "replace", True, "group == 'x'"),
     ],
 )  # fmt: skip
-
-
-@EVERY_KIND
 def test_values_and_the_spread_of_noise(columns, unit, standardize, given):
     found, data, _ = exact(columns, unit=unit, standardize=standardize, given=given)
     matrix = np.corrcoef(data.T) if standardize else np.cov(data.T)
     np.testing.assert_allclose(found.matrix, matrix, rtol=1e-9)
     answers = found.moments.answers
     errors = []
-    for draw in draw_noise(answers, 300, np.random.default_rng(2)):
+    for draw in draw_noise(answers, 150, np.random.default_rng(2)):
         count = answers.rows
         if not count.public:
             count = replace(count, estimate=answers.sums[-1] + draw[-1])
@@ -104,46 +100,3 @@ def test_values_and_the_spread_of_noise(columns, unit, standardize, given):
     pairs = np.triu_indices(len(columns), 1 if standardize else 0)
     ratio = np.std(errors, axis=0)[pairs] / simulated.std(axis=0)[pairs]
     np.testing.assert_allclose(ratio, 1, atol=0.2)
-
-
-def resampled(data, matrix_of):
-    """Standard deviations (p, p) of a matrix of resampled rows."""
-    rng = np.random.default_rng(3)
-    return np.std(
-        [matrix_of(data[rng.integers(0, len(data), len(data))].T) for _ in range(600)], axis=0
-    )
-
-
-@pytest.mark.parametrize("columns", [NAMES, NAMES[1:], NAMES[1:3]])
-@pytest.mark.parametrize("standardize", [False, True])
-def test_sampling_is_that_of_resampled_rows(columns, standardize):
-    found, data, _ = exact(columns, standardize=standardize, epsilon=1e4)
-    signs_only = "a" not in columns
-    assert found.sampling.laws == (("fitted",) if signs_only else ("kurtosis", "fitted"))
-    assert found.two_valued == tuple(name != "a" for name in columns)
-    true = resampled(data, np.corrcoef if standardize else np.cov)
-    pairs = np.triu_indices(len(columns), 1 if standardize else 0)
-    widest = np.max([drawn.std(axis=0) for drawn in found.deviations("sampling")], axis=0)
-    ratio = widest[pairs] / true[pairs]
-    assert ratio.min() > 0.85
-    assert ratio.max() < (1.2 if signs_only else 1.5)
-    if not standardize:  # the variance of a sign follows from its mean, under every law
-        for drawn in found.deviations("sampling"):
-            own = (np.diag(drawn.std(axis=0)) / np.diag(true))[list(found.signs)]
-            np.testing.assert_allclose(own, 1, atol=0.15)
-    *_, fitted = found.deviations("sampling")  # the law of the density
-    np.testing.assert_allclose(fitted.std(axis=0)[pairs] / true[pairs], 1, atol=0.25)
-
-
-def test_the_kurtosis_of_a_rare_sign_is_known():
-    found, data, _ = exact()
-    y = data[:, 1] - data[:, 1].mean()
-    kurtosis = np.mean(y**4) / np.mean(y**2) ** 2
-    assert kurtosis > 3.5
-    np.testing.assert_allclose(found.kurtosis[1], kurtosis, rtol=1e-6)
-    assert found.kurtosis[3] == 3  # less, in truth
-    # Where a density serves too, it would only widen the products of a rare sign.
-    assert found.sampling.kurtosis[1] == 3
-    hidden = replace(found, weights=np.eye(len(found.weights))[0])
-    assert hidden.sampling.laws == ("kurtosis",)
-    assert hidden.sampling.kurtosis[1] == found.kurtosis[1]

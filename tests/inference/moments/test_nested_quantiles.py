@@ -6,7 +6,7 @@ import pytest
 from dpstats.analyses.moments.eigen_moves import Tail, outer
 
 
-@pytest.mark.parametrize("size", [20, 100, 1_000])
+@pytest.mark.parametrize("size", [20, 100])
 @pytest.mark.parametrize("law", ["opposite", "equal", "independent"])
 def test_one_more_draw_exceeds_the_outer_quantile_no_more_often_than_said(size, law):
     """Any of size + 2 draws in pairs may be the new one, whose partner is not seen."""

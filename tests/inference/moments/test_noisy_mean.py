@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from dpstats.analyses.moments.correlation import NoisyPair
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.families.group_moments import TO_MOMENTS
 from dpstats.privacy.laws import DiscreteLaplace
@@ -28,9 +27,8 @@ def noisy_groups(runs, mixing=TO_MOMENTS):
     return [group(EXACT + mixing @ z, mixing) for z in noise((runs, 3), rng)]
 
 
-@pytest.mark.parametrize("mixing", [TO_MOMENTS, np.eye(3)], ids=["parts", "moments"])
-def test_noise_variances_are_those_of_a_simulation(mixing):
-    drawn, known = noisy_groups(4_000, mixing), group(EXACT, mixing)
+def test_noise_variances_are_those_of_a_simulation():
+    drawn, known = noisy_groups(1_500), group(EXACT)
     assert known.mean == pytest.approx(MEAN)
     assert np.var([g.mean for g in drawn]) == pytest.approx(known.privacy_variance, rel=0.1)
     assert np.std([g.variance for g in drawn]) == pytest.approx(known.variance_noise, rel=0.1)
@@ -38,13 +36,13 @@ def test_noise_variances_are_those_of_a_simulation(mixing):
     # the part that noise takes off the variance is put back
     plain = np.mean([g.observed[2] / g.size - (g.observed[1] / g.size) ** 2 for g in drawn])
     unbiased = np.mean([g.variance for g in drawn])
-    assert abs(unbiased - SD**2) < abs(plain - SD**2) + 2 * known.variance_noise / 4_000**0.5
+    assert abs(unbiased - SD**2) < abs(plain - SD**2) + 2 * known.variance_noise / 1_500**0.5
 
 
 @pytest.mark.parametrize("mixing", [TO_MOMENTS, np.eye(3)], ids=["parts", "moments"])
 def test_a_box_holds_the_rows_as_often_as_it_says(mixing):
     """A size, a mean and a variance, all of them; Bonferroni gives a little more."""
-    beta, runs = 0.2, 3_000
+    beta, runs = 0.2, 1_000
     held = sizes = 0
     for g in noisy_groups(runs, mixing):
         low, high, variance, size = g.box(beta)
@@ -52,7 +50,7 @@ def test_a_box_holds_the_rows_as_often_as_it_says(mixing):
         sizes += abs(g.observed[0] - SIZE) <= g.observed[0] - size + 1
     assert held / runs >= 1 - beta
     # of the three statements each has a third of the error, and uses it
-    assert sizes / runs == pytest.approx(1 - beta / 3, abs=0.02)
+    assert sizes / runs == pytest.approx(1 - beta / 3, abs=0.035)
 
 
 def test_the_box_reaches_the_extremes_of_ratios():
@@ -76,27 +74,3 @@ def test_draws_go_back_from_what_was_seen_and_lost_ones_to_the_ends():
     assert mean.mean() == pytest.approx(0, abs=1e-12)
     assert np.all(squared_error == 0)
     assert lost.hidden_by_noise
-
-
-def test_a_negative_variance_is_raised_before_its_noise_is_put_around_it():
-    moments = np.array([900.0, 360.0, 360.0 * 0.4 - 20])
-    _, squared_error, size = group(moments, np.eye(3), most=900.0).drawn
-    variance = squared_error * (size - 1)
-    assert np.mean(variance > 0) == pytest.approx(0.5, abs=0.05)
-    assert np.sqrt(np.mean(variance**2)) > 0.5 * np.sqrt(LAW.variance) / UNIT / 900
-
-
-def test_correlation_noise_is_that_of_a_simulation():
-    n, sums = 5_000.0, np.array([0.3, -0.2, 0.25, 0.2, 0.04])
-    exact = np.append(n, n * sums)
-    make = lambda seen: NoisyPair(seen, (LAW,) * 6, np.full(6, UNIT))  # noqa: E731
-    rng = np.random.default_rng(1)
-    drawn = [make(exact + z).estimate for z in noise((4_000, 6), rng)]
-    known = make(exact)
-    covariance = 0.04 + 0.06
-    assert known.estimate == pytest.approx(covariance / np.sqrt(0.16 * 0.16), rel=1e-3)
-    assert np.var(drawn) == pytest.approx(known.privacy_variance, rel=0.1)
-    law = known.law
-    assert np.var(np.tanh(law.centre)) == pytest.approx(known.privacy_variance, rel=0.1)
-    lost = make(np.append(n, n * np.array([0.3, -0.2, 0.05, 0.2, 0.04])))
-    assert (lost.estimate, lost.privacy_variance, lost.seen) == (0.0, np.inf, False)

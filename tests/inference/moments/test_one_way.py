@@ -1,10 +1,7 @@
 """Welch's test of noisy groups: its level, and what noise does to the effect size."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from scipy import stats
 
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.moments.one_way import OneWay
@@ -35,25 +32,8 @@ def test_the_noise_of_the_means_is_no_effect():
     # on average over the noise the sum between is that of the rows
     rng, quiet = np.random.default_rng(0), DiscreteLaplace(10.0)
     true = groups(means)._sums_of_squares[0]
-    drawn = [groups(means, quiet, rng)._sums_of_squares[0] for _ in range(300)]
-    assert np.mean(drawn) == pytest.approx(true, abs=4 * np.std(drawn) / 300**0.5)
-
-
-def test_two_groups_have_the_test_of_their_difference():
-    means, (a, b) = np.array([0.0, 0.1]), (SIZES[:2], SDS[:2])
-    statistic, pvalue, df_num, df = groups(means, sizes=a, sds=b).welch()
-    errors = b**2 / (a - 1)
-    t = stats.ttest_ind_from_stats(
-        0.0, b[0] * (a[0] / (a[0] - 1)) ** 0.5, a[0], 0.1, b[1] * (a[1] / (a[1] - 1)) ** 0.5, a[1],
-        equal_var=False,
-    )  # fmt: skip
-    assert statistic == pytest.approx(0.1**2 / errors.sum())
-    assert (df_num, pvalue) == (1, pytest.approx(t.pvalue))
-    assert df == pytest.approx(errors.sum() ** 2 / np.sum(errors**2 / (a - 1)))
-    # of persons with up to 20 rows there may be 3 in the smaller group
-    rows = groups(means, sizes=a, sds=b).groups
-    *_, df = OneWay(tuple(replace(group, clustering=20.0) for group in rows)).welch()
-    assert df == pytest.approx(errors.sum() ** 2 / np.sum(errors**2 / (a / 20 - 1)))
+    drawn = [groups(means, quiet, rng)._sums_of_squares[0] for _ in range(100)]
+    assert np.mean(drawn) == pytest.approx(true, abs=4 * np.std(drawn) / 100**0.5)
 
 
 def test_constant_groups_have_a_statistic():
@@ -62,31 +42,3 @@ def test_constant_groups_have_a_statistic():
     assert (statistic, pvalue) == (0, 1)
     assert np.isnan(groups(zero, sds=zero).eta_squared)
     assert groups(np.array([0.0, 0.1, 0.1]), sds=zero).welch()[1] < 1e-6
-
-
-def test_groups_without_rows_change_nothing():
-    means, sds = np.array([0.0, 0.1, -0.05]), SDS
-    plain = groups(means)
-    for extra in ([0.0], [0.0, 1.0, 0.0]):
-        zero = np.zeros(len(extra))
-        more = groups(
-            np.append(means, zero), sizes=np.append(SIZES, extra), sds=np.append(sds, zero)
-        )
-        assert more.test() == plain.test() == plain.welch()
-        assert more.used.eta_squared == plain.eta_squared
-        assert more.used.omega_squared == plain.omega_squared
-    law, rng = DiscreteLaplace(6.0), np.random.default_rng(5)
-    noisy = groups(
-        np.zeros(5), law, rng, sizes=np.append(SIZES, [0, 0]), sds=np.append(sds, [0, 0])
-    )
-    fewer = OneWay(noisy.groups[:3])
-    assert noisy.levels.used.tolist() == [True, True, True, False, False]
-    statistic, pvalue, *df = fewer.welch()
-    assert noisy.test() == (statistic, pytest.approx(pvalue + min(pvalue / 49, 0.001)), *df)
-
-
-def test_fewer_than_two_groups_have_no_test():
-    one = groups(np.zeros(3), sizes=np.array([400.0, 1.0, 0.0]))
-    statistic, pvalue, *df = one.test()
-    assert pvalue == 1
-    assert np.isnan([statistic, *df, one.used.eta_squared, one.used.omega_squared]).all()

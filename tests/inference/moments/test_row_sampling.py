@@ -26,23 +26,11 @@ def covariances(drawn, mean):
     return drawn[:, 1:, 1:] - product - product.swapaxes(1, 2)
 
 
-def test_three_is_normal_theory():
-    """Var(S_ij) = (S_ii S_jj + S_ij^2) / n, and Var of the mean is S / n."""
-    rows = np.random.default_rng(0).normal(size=(5_000, 3)) @ [[1, 0.5, 0], [0, 1, -0.4], [0, 0, 1]]
-    law = law_of(rows + 2, kurtosis=3.0)
-    drawn = law.draw("kurtosis", 20_000, np.random.default_rng(1))
-    s = law.covariance
-    wanted = (np.outer(np.diag(s), np.diag(s)) + s**2) / law.n
-    np.testing.assert_allclose(covariances(drawn, law.mean).var(axis=0), wanted, rtol=0.06)
-    np.testing.assert_allclose(np.cov(drawn[:, 0, 1:].T), s / law.n, rtol=0.06, atol=2e-5)
-
-
-@pytest.mark.parametrize("heavy", [False, True])
-def test_kurtosis_of_scale_mixtures(heavy):
+def test_kurtosis_of_scale_mixtures():
     """Rows z times one scale each are elliptical, where the law is right in every direction."""
     rng = np.random.default_rng(2)
-    z = rng.normal(size=(200_000, 3)) @ [[1, 0.6, 0], [0, 1, 0.3], [0, 0, 0.5]]
-    rows = z * np.sqrt(rng.choice([0.4, 2.0], 200_000) if heavy else np.ones(200_000))[:, None]
+    z = rng.normal(size=(100_000, 3)) @ [[1, 0.6, 0], [0, 1, 0.3], [0, 0, 0.5]]
+    rows = z * np.sqrt(rng.choice([0.4, 2.0], 100_000))[:, None]
     law = law_of(rows)
     drawn = covariances(law.draw("kurtosis", 20_000, np.random.default_rng(3)), law.mean)
     _, vectors = np.linalg.eigh(law.covariance)
@@ -65,8 +53,7 @@ def test_fitted_is_that_of_its_points():
 NOISES = {"normal": stats.norm, "laplace": stats.laplace(scale=np.sqrt(0.5))}
 
 
-@pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("rest", [0.0, 2.0])
+@pytest.mark.parametrize(("noise", "rest"), [("normal", 0.0), ("laplace", 2.0)])
 def test_noise_in_a_spread_leaves_the_coverage(noise, rest):
     """On average over the noise, for spreads of 1 to 5; estimates alone fall short of it."""
     z = NOISES[noise].ppf((np.arange(2_000) + 0.5) / 2_000)
@@ -84,14 +71,3 @@ def test_noise_in_a_spread_leaves_the_coverage(noise, rest):
         assert covered.max() < 0.99
         if x >= 0.5:
             assert coverage(np.maximum(seen, 1)).min() < 0.945
-
-
-def test_spreads_that_noise_hides_are_not_used():
-    spread = np.array([1.0, 4.0, 6.0, 7.0, 60.0, 4.0])
-    sd = np.array([3.0, 3.0, 3.0, 3.0, 20.0, 20.0])
-    rest = np.array([0.0, 0.0, 0.0, 0.0, 20.0, 20.0])
-    used = allowing_for_noise(spread, sd, rest)
-    np.testing.assert_array_equal(used[:3], 1.0)  # within two sds of zero, beyond 2.5
-    assert used[3] > 7.0
-    assert used[4] > 60.0  # clear of zero
-    assert used[5] == 10.0  # not clear: no more than rows may well have
