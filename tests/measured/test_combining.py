@@ -1,6 +1,5 @@
 """Combining: constrained least squares over all cells of the domain, done once per release."""
 
-import pickle
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,7 +11,6 @@ from dpstats.errors import NotMeasuredError
 from dpstats.families.tables.cells import ROWS, Cells
 from dpstats.measured.answers import answer
 from dpstats.measured.measurements import Measurements
-from dpstats.measured.overlapping_tables import OverlappingTables
 from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.privacy.budget import PureDP
 
@@ -41,18 +39,6 @@ def measured(blocks, multipliers=None, seed=5):
     strategy = Strategy(SCHEMA, planned, PureDP(1), n=N)
     size = strategy.family.size
     return Measurements(strategy, rng.integers(-50, 150, size), rng.uniform(-0.5, 0.5, size))
-
-
-def test_alone_the_source_with_the_least_noise_answers():
-    blocks = [table("smoker", "region"), table("region", "age")]
-
-    def members(multipliers, wanted):
-        answers = answer(measured(blocks, multipliers), wanted, disjoint=True)
-        return np.flatnonzero(answers.weights[0])
-
-    region = table("region")  # two cells of the first table, or four of the second
-    assert members([Fraction(2), Fraction(2)], region).tolist() == [0, 4]
-    assert members([Fraction(2), Fraction(1)], region).tolist() == [8, 9, 10, 11]
 
 
 def least_squares(noisy, wanted):
@@ -134,27 +120,3 @@ def test_a_complement_does_not_follow_where_the_total_is_not_public():
     assert answer(noisy, condition("not tall")).sums == N - noisy.measured[0].sums
     with pytest.raises(NotMeasuredError):
         answer(counted(noisy), condition("not tall"))
-
-
-def test_a_release_combines_its_tables_once_and_pickles_only_what_was_measured(
-    schema, survey, monkeypatch
-):
-    analyses = {"t": dps.Marginals(["smoker", "region", "age"]), "p": dps.Proportion("age >= 65")}
-    release = dps.release(dps.plan(schema, analyses, budget=PureDP(1)), survey, rng=0, m=200)
-    made, original = [], OverlappingTables.__init__
-
-    def noted(self, *arguments):
-        made.append(self)
-        original(self, *arguments)
-
-    monkeypatch.setattr(OverlappingTables, "__init__", noted)
-    answers = [release.answers(analysis) for analysis in analyses.values() for _ in range(2)]
-    assert answers[-1].weights.shape == (1, release.measurements.family.size)
-    assert release.n == len(survey)
-    assert len(made) == 1
-    unused = replace(release)  # the same measurements, never asked
-    assert len(pickle.dumps(release)) == len(pickle.dumps(unused))
-    sources = release._sources
-    assert len(pickle.dumps(sources)) < len(pickle.dumps(sources.measurements)) + 200
-    copied = pickle.loads(pickle.dumps(answers[0]))
-    np.testing.assert_array_equal(copied.noise_covariance, answers[0].noise_covariance)
