@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpstats as dps
+from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Family
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import ROWS, Cells
@@ -179,3 +180,14 @@ def test_answers_come_with_the_number_of_rows_where_it_is_not_public(unit):
     assert both.law(2).variance == both.rows.law.variance
     combined = noisy.sums.sum(), noisy.count.sums[0]  # two sources of the same number
     assert min(combined) - 1e-9 <= both.sums[2] <= max(combined) + 1e-9
+
+
+def test_a_complement_does_not_follow_where_the_total_is_not_public():
+    asked = {"tall": dps.Proportion("tall")}
+    public, private = (
+        dps.measure(dps.plan(SCHEMA, asked, budget=PureDP(1), unit=unit), frame())
+        for unit in ("replace", "add_remove")
+    )
+    assert answer(public, condition("not tall")).sums == N - public.measured[0].sums
+    with pytest.raises(NotMeasuredError):
+        answer(private, condition("not tall"))

@@ -7,9 +7,6 @@ from scipy import stats
 import dpstats as dps
 from dpstats.errors import RequestError
 from dpstats.families.tables.cells import Partition
-from dpstats.planning.previews.invented import generator
-from dpstats.planning.previews.likeness import Likeness
-from dpstats.planning.previews.pretended import PretendRows
 from dpstats.planning.survey import Guess, best_cap, cap_errors, contrast_plans
 from dpstats.privacy.neighbours import Neighbours
 
@@ -95,31 +92,6 @@ def test_the_cap_has_the_least_planned_error():
     assert 3 <= best_cap(either, *given) < 30
     limited = dps.Design("w", mean=3, cv=0.7, high=4, unit="u", strata="h", units=UNITS)
     assert best_cap(limited, dps.PureDP(10), Neighbours("replace"), N, 1) == 4
-
-
-def test_simulated_contrasts_have_the_sampling_variance_of_the_plan():
-    """Also where some stand for three units: sums of squares times what these count."""
-    plan = planned(dps.PureDP(10))
-    (contrasts,) = (p.block for p in plan.strategy.contrasts)
-    assert set(contrasts.factors) == {1, 1.5}
-    tables = 40
-    codes, density = Likeness().points(plan.columns, generator(0))
-    generators = [generator((seed, 2)) for seed in range(tables)]
-    rows, design = PretendRows(plan.strategy, codes, density, generators), plan.schema.design
-    share = density @ codes["y"]
-    slopes = np.array([1 - share, -share])
-    squares = []
-    for table in range(tables):
-        sums = rows.table(table, N, 1024)[2][2:]
-        z = sums.reshape(contrasts.count, 2) @ slopes
-        squares.append(contrasts.factors @ z**2)
-    y, budget = contrasts.base, plan.budget
-    guess = Guess.of(y, budget.total, design, budget, plan.neighbours, N)
-    total = rows.table(0, N)[2][:2].sum()
-    variance = (guess.sampling * total) ** 2 * share * (1 - share) / (0.15 * 0.85)
-    error = np.std(squares) / np.sqrt(tables)
-    assert abs(np.mean(squares) - variance) < 4 * error
-    assert error < 0.05 * variance
 
 
 @pytest.mark.parametrize(("budget", "unit"), list(zip(BUDGETS, RELATIONS, strict=True)))

@@ -107,23 +107,6 @@ def test_a_release_has_the_number_of_days_and_no_dates(tmp_path):
         dps.measure(plan, rows.drop(columns="diagnosed").assign(days=1))
 
 
-def test_the_verifier_reads_sources_by_itself(tmp_path):
-    """Two differences from one column are no views of it; a name in backticks is that of one."""
-    columns = [
-        dps.Number("age", 0, 40_000, edges=[20_000], missing=0, source="`last seen` - born"),
-        dps.Number("net - gross", 0, 9, points=10, missing=0),
-        dps.Number("view", 1, 9, scale="log", edges=[5], source="`net - gross`"),
-    ]
-    schema = dps.Schema([DAYS, *columns])
-    rows = random_rows(500).assign(born="1960-01-01", **{"net - gross": 3})
-    asked = {"m": dps.Marginals(["days", "age", "view"]), "n": dps.Mean("net - gross")}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(1), n=500)
-    dps.release(plan, rows, rng=0).save(tmp_path / "r.zip")
-    verdict = verify(tmp_path / "r.zip")
-    assert verdict.agrees
-    assert "any of 1 between published columns" in verdict.text
-
-
 def test_one_row_changes_the_sums_by_no_more_than_its_own_functions():
     block = dps.Cells.table(SCHEMA, ["days", "log_days"])
     kernel, batch = Kernel(SCHEMA, [block]), pa.RecordBatch.from_pandas(random_rows(60, 1))

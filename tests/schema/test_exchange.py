@@ -50,7 +50,8 @@ PUMS:
 """
 
 
-def test_frictionless_gives_back_every_column():
+def test_plain_data_and_frictionless_give_back_every_column():
+    assert dps.Schema.from_dict(json.loads(json.dumps(EVERY.to_dict()))) == EVERY
     document = json.loads(json.dumps(EVERY.to_frictionless()))
     assert dps.Schema.from_frictionless(document).to_dict() == EVERY.to_dict()
 

@@ -42,7 +42,6 @@ def test_conditions_are_those_of_pandas():
 
 
 END = "9999-12-31"
-LIKERT = {"allow_missing": True, "missing_values": [8, 9]}
 
 
 def test_codes_for_missing_cells_that_cannot_be_declared():
@@ -70,23 +69,3 @@ def test_codes_for_missing_cells_that_cannot_be_declared():
             dps.Category("x", levels, **options)
     with pytest.raises(SchemaError, match="1 is a level"):
         dps.Boolean("x", allow_missing=True, missing_values=[1])
-
-
-def test_codes_for_missing_cells_are_in_every_file(tmp_path):
-    columns = [
-        Number("x", 1, 5, points=5, edges=[3], **LIKERT),
-        Number("day", "2024-01-01", "2024-12-31", missing="2024-06-01", missing_values=[END]),
-        dps.Category("c", ["a", "b"], other="b", allow_missing=True, missing_values=["refused"]),
-        dps.Category("d", {"no": 1, "yes": 2}, missing="no", missing_values=[9, 8.5]),
-        dps.Boolean("f", missing=False, missing_values=[9]),
-    ]  # fmt: skip
-    schema = Schema(columns)
-    assert Schema.from_dict(schema.to_dict()) == schema
-    assert Schema.from_frictionless(schema.to_frictionless()) == schema
-    text = "[[column]]\nname = 'x'\nlow = 1\nhigh = 5\npoints = 5\nedges = [3]\n"
-    (tmp_path / "s.toml").write_text(text + "allow_missing = true\nmissing_values = [8, 9]\n")
-    assert Schema.load(tmp_path / "s.toml")["x"] == columns[0]
-    assert "missing, 8, 9 or not a number: counted as '(missing)'" in str(schema)
-    assert "missing or 'refused': counted as '(missing)'; undeclared: counted as 'b'" in str(schema)
-    plain = [column.to_dict() for column in (Number("x", 1, 5), dps.Boolean("f"))]
-    assert not any("missing_values" in keys for keys in plain)  # files of before are as they were
