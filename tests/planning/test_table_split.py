@@ -136,13 +136,6 @@ def test_shares_and_weights_exclude_each_other():
         plan(asked, weights="optimal")
 
 
-def test_an_edited_list_of_tables_is_refused():
-    plain = plan({"m": dps.Marginals(["a", "b", "c"])}).to_dict()
-    plain["tables"] = plain["tables"][:-1]
-    with pytest.raises(RequestError, match="residuals of its tables"):
-        dps.Plan.from_dict(plain)
-
-
 @pytest.mark.parametrize(("budget", "unit", "weights"), [
     (dps.ZCDP(0.1), "add_remove", "cells"), (dps.PureDP(1), "replace", "balanced"),
 ], ids=str)  # fmt: skip
