@@ -209,13 +209,13 @@ def test_rows_of_too_many_levels_are_exchanged_and_not_edited(monkeypatch, pairs
 
 
 def test_rows_are_edited_to_conditions_and_larger_tables_too():
-    frame = table()
+    frame = table(400)
     asked = {
         "pairs": dps.Marginals(SCHEMA.names[:3]),
         "share": dps.Proportion("c0 == 1 and c1 == 1 and c2 == 0"),
         "triple": dps.Marginals(SCHEMA.names[:3], degree=3),
     }
-    noisy = measured(frame, SCHEMA, asked, 200, reference=LogLinear())
+    noisy = measured(frame, SCHEMA, asked, 500, reference=LogLinear())
     assert loglinear.edits(noisy)
     release = dps.synthesize(noisy, rng=0)
     assert np.all(release.counts >= 1)  # edited, not drawn from candidates with weights
