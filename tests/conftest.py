@@ -92,7 +92,8 @@ def _noise_of(name: str) -> Iterator[None]:
 # Folders and files whose tests need no density of many points.
 FEW_POINTS = {
     "analyses", "bounds", "cli", "docs", "inference", "planning", "plots", "releases", "reports",
-    "results", "statistical", "test_docstrings.py", "test_examples.py", "test_how_to.py",
+    "results", "statistical", "measured", "schema", "test_docstrings.py", "test_examples.py",
+    "test_how_to.py", "test_loglinear.py", "test_rows_of_any_table.py",
 }  # fmt: skip
 
 # Points of a density: in fast tests, and as the package has them.

@@ -15,13 +15,10 @@ from dpstats.families.tables.cells import ROWS
 from dpstats.privacy import noise
 
 ASKED = [
-    ("smoker", {}),
     ("smoker & region == 'north' & age >= 65", {}),
     ("smoker & ill", {"given": "age < 40"}),
     ("smoker | ill", {"minus": "region == 'south'"}),
-    ("smoker & ill", {"over": "region == 'north'"}),
     ("ill", {"over": "smoker", "given": "region == 'east'"}),
-    ("rich", {}),
     ("rich & smoker", {"given": "ill"}),
 ]
 
@@ -45,7 +42,7 @@ def truth_of(rows, condition, given=None, minus=None, over=None):
 
 
 def test_intervals_hold_for_the_private_table(unplanned, survey_rows):
-    for target, asked in [("table", ASKED), ("population", ASKED[4:6])]:
+    for target, asked in [("table", ASKED), ("population", ASKED[3:4])]:
         for query in asked:
             # At an error of one in 100,000: the noise of these releases is not fixed.
             condition, options = query
@@ -56,31 +53,13 @@ def test_intervals_hold_for_the_private_table(unplanned, survey_rows):
 
 
 def test_never_wider_than_the_joint_certificate(unplanned):
-    for alpha in [0.05, 0.3]:
-        for name, release in unplanned.items():
-            accuracy = release.accuracy(alpha=alpha)
-            own = release.bound(release.measurements.published.answering, alpha=alpha)
-            low, high = accuracy.joint_ends
-            assert own.terms == accuracy.names
-            assert np.all(own.low >= low - 1e-12), name
-            assert np.all(own.high <= high + 1e-12), name
-
-
-def test_what_follows_has_the_certified_interval_of_infer(unplanned):
-    release = unplanned["pairs"]
-    asked = (dps.Proportion("smoker"), dps.Marginals(["smoker", "age"]),
-             dps.Difference("ill", by="smoker"))  # fmt: skip
-    for analysis in asked:
-        frame = release.infer(analysis).intervals_frame(method="certified")
-        found = release.bound(analysis, target="population")
-        assert np.array_equal(
-            frame[["conf_low", "conf_high"]].to_numpy().T, [found.low, found.high]
-        )
-    # Of the private table, measured functions are cut to the joint certificate at no cost.
-    own = release.infer(asked[1]).conf_int(method="certified", target="table")
-    found = release.bound(asked[1])
-    assert np.all(found.low >= np.asarray(own)[:, 0] - 2 / 3_000)
-    assert np.all(found.high <= np.asarray(own)[:, 1] + 2 / 3_000)
+    for name, release in unplanned.items():
+        accuracy = release.accuracy(alpha=0.05)
+        own = release.bound(release.measurements.published.answering, alpha=0.05)
+        low, high = accuracy.joint_ends
+        assert own.terms == accuracy.names
+        assert np.all(own.low >= low - 1e-12), name
+        assert np.all(own.high <= high + 1e-12), name
 
 
 def test_without_noise_the_limits_are_those_of_every_table_with_the_same_pairs():
@@ -106,40 +85,12 @@ def test_without_noise_the_limits_are_those_of_every_table_with_the_same_pairs()
 
 def test_means_use_tables_of_bins_and_measured_moments(unplanned, survey_rows):
     pairs, conditions = unplanned["pairs"], unplanned["conditions"]
-    by_bins = pairs.bound(dps.Mean("age"), alpha=1e-5)
-    assert by_bins.low[0] <= survey_rows["age"].mean() <= by_bins.high[0]
-    assert 20 < by_bins.width[0] < 60  # bins are 18 to 55 years wide
     within = pairs.bound(dps.Mean("age", given="smoker"), alpha=1e-5)
     assert within.low[0] <= survey_rows["age"][survey_rows["smoker"]].mean() <= within.high[0]
+    assert 20 < within.width[0] < 60  # bins are 18 to 55 years wide
     measured = conditions.bound(dps.Mean("income"), alpha=1e-5)
     assert measured.low[0] <= survey_rows["income"].mean() <= measured.high[0]
     assert measured.width[0] < 2
-    # The mean of a half of the rows, from that of all of them: within the range, and no more.
-    half = conditions.bound(dps.Mean("income", given="ill"), alpha=1e-5)
-    assert half.low[0] <= survey_rows["income"][survey_rows["ill"]].mean() <= half.high[0]
-    assert half.width[0] < 95
-
-
-def test_differences_of_groups_that_were_not_measured(unplanned, survey_rows):
-    asked = dps.Difference("ill & smoker", by="region", groups=("north", "south"))
-    found = unplanned["pairs"].bound(asked, alpha=1e-5)
-    p, q = (
-        (survey_rows["ill"] & survey_rows["smoker"])[survey_rows["region"] == name].mean()
-        for name in ("north", "south")
-    )
-    for value, (low, high) in zip((p - q, p / q, p * (1 - q) / q / (1 - p)), found, strict=True):
-        assert low <= value <= high
-    assert found.informative.all()
-
-
-def test_answers_that_contradict_each_other_conclude_nothing(unplanned, monkeypatch):
-    def none(self, *args):
-        raise programs.Contradiction
-
-    monkeypatch.setattr(programs.Program, "least_sum", none)
-    found = unplanned["pairs"].bound("smoker & region == 'north' & ill")
-    assert list(found) == [(0.0, 1.0)]
-    assert found.notes == (bounding.CONTRADICTION,)
 
 
 def test_what_cannot_be_asked_is_refused(unplanned):
@@ -166,7 +117,6 @@ def test_questions_over_too_many_levels_get_what_is_possible(monkeypatch, unplan
 
 def test_what_is_possible_anyway_is_no_knowledge(unplanned):
     for query, options, possible in [
-        (dps.Mean("income", given="income >= 20"), {}, [(20, 100)]),
         (dps.Mean("income", given="income < 50"), {}, [(0, 49)]),
         (dps.GroupMeans("income", by="rich", groups=(True, False)), {}, [(0, 100)] * 2),
         (dps.MeanDifference("income", by="rich", groups=(True, False)), {}, [(-100, 100)]),
@@ -186,35 +136,22 @@ def test_what_is_possible_anyway_is_no_knowledge(unplanned):
             assert not found.informative.any()
 
 
-def test_a_condition_inside_another_has_the_share_of_it_as_ratio(unplanned):
-    for target in ["table", "population"]:
-        # Over what contains it, a condition has the interval that it has given that.
-        release, options = unplanned["pairs"], {"target": target}
-        ratio = release.bound("smoker & ill & age >= 65", over="smoker & ill", **options)
-        share = release.bound("age >= 65", given="smoker & ill", **options)
-        assert np.array(list(ratio)) == pytest.approx(np.array(list(share)))
-        assert ratio.informative.all()
-
-
 def test_means_of_groups_that_were_not_measured(unplanned, survey_rows):
-    for name in ["pairs", "pairs, n hidden"]:
-        for target in ["table", "population"]:
-            release, options = unplanned[name], {"alpha": 1e-5, "target": target}
-            means = survey_rows.groupby("region", observed=True)["age"].mean()
-            asked = dps.GroupMeans("age", by="region", groups=("south", "north", "east"))
-            found = release.bound(asked, **options)
-            assert found.terms == [f"mean of age, region={level}" for level in asked.groups]
-            for level, (low, high) in zip(asked.groups, found, strict=True):
-                assert low <= means[level] <= high
-            gap = release.bound(
-                dps.MeanDifference("age", by="region", groups=("east", "north")), **options
-            )
-            assert gap.terms == ["mean of age: region=east - region=north"]
-            assert gap.low[0] <= means["east"] - means["north"] <= gap.high[0]
-            assert gap.informative.all()
-            # At half of alpha each, so wider than the two at alpha.
-            (low, high), (least, most) = list(found)[2], list(found)[1]
-            assert gap.low[0] < low - most < high - least < gap.high[0]
+    for name, target in [("pairs", "table"), ("pairs, n hidden", "population")]:
+        release, options = unplanned[name], {"alpha": 1e-5, "target": target}
+        means = survey_rows.groupby("region", observed=True)["age"].mean()
+        asked = dps.GroupMeans("age", by="region", groups=("south", "north", "east"))
+        found = release.bound(asked, **options)
+        assert found.terms == [f"mean of age, region={level}" for level in asked.groups]
+        for level, (low, high) in zip(asked.groups, found, strict=True):
+            assert low <= means[level] <= high
+        difference = dps.MeanDifference("age", by="region", groups=("east", "north"))
+        gap = release.bound(difference, **options)
+        assert gap.low[0] <= means["east"] - means["north"] <= gap.high[0]
+        assert gap.informative.all()
+        # At half of alpha each, so wider than the two at alpha.
+        (low, high), (least, most) = list(found)[2], list(found)[1]
+        assert gap.low[0] < low - most < high - least < gap.high[0]
 
 
 def test_products_of_numbers_have_extremes_at_the_ends_of_bins(unplanned):
@@ -231,14 +168,21 @@ def test_products_of_numbers_have_extremes_at_the_ends_of_bins(unplanned):
         assert (low, high) == pytest.approx(ends, abs=1e-6)
 
 
-def test_a_planned_analysis_goes_by_its_name(unplanned):
-    release = unplanned["conditions"]
-    assert release.bound("m") == release.bound(dps.Mean("income"))
-    assert release.explain("m").ask == "dps.Mean('income')"
-    # What reads as a condition is one, whatever the plan calls its analyses.
-    plan = dps.plan(release.schema, {"ill": dps.Proportion("smoker")}, budget=dps.PureDP(1))
-    named = dps.release(plan, pd.DataFrame({"smoker": [True] * 50}), m=20, rng=1)
-    assert named.bound("ill").terms == ["ill"]
-    assert named.bound("ill") == named.bound(dps.Proportion("ill"))
-    with pytest.raises(dps.ConditionError):
-        release.bound("m", given="smoker")
+def test_a_condition_inside_another_has_the_share_of_it_as_ratio(unplanned):
+    for target in ["table", "population"]:
+        # Over what contains it, a condition has the interval that it has given that.
+        release, options = unplanned["pairs"], {"target": target}
+        ratio = release.bound("smoker & ill & age >= 65", over="smoker & ill", **options)
+        share = release.bound("age >= 65", given="smoker & ill", **options)
+        assert np.array(list(ratio)) == pytest.approx(np.array(list(share)))
+        assert ratio.informative.all()
+
+
+def test_answers_that_contradict_each_other_conclude_nothing(unplanned, monkeypatch):
+    def none(self, *args):
+        raise programs.Contradiction
+
+    monkeypatch.setattr(programs.Program, "least_sum", none)
+    found = unplanned["pairs"].bound("smoker & region == 'north' & ill")
+    assert list(found) == [(0.0, 1.0)]
+    assert found.notes == (bounding.CONTRADICTION,)

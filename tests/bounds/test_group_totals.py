@@ -2,18 +2,17 @@
 
 import functools
 import itertools
-from dataclasses import replace
+from collections import Counter
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pytest
 
 import dpstats as dps
 from dpstats.analyses.questions import question_of_conditions
-from dpstats.bounds import bounding, consistent
 from dpstats.bounds.consistent import States, codes_of, merged_levels
 from dpstats.bounds.group_totals import sums_that_follow
+from dpstats.measured.combining import Sources
 from dpstats.privacy.noise import _noise_from
 
 SCHEMA = dps.Schema(
@@ -26,14 +25,9 @@ SCHEMA = dps.Schema(
     ]
 )
 PLANS = {
-    "all groups": dps.GroupMeans("x", by="w"),
     "two of three groups": dps.GroupMeans("x", by="w", groups=("a", "b")),
-    "groups within": dps.GroupMeans("x", by="w", given="z"),
-    "rows without a group": dps.GroupMeans("x", by="v"),
-    "rows without a value": dps.GroupMeans("y", by="w"),
     "rows without either": dps.GroupMeans("y", by="v", given="z"),
     "one group": dps.Mean("y", given="w == 'a'"),
-    "products with levels": dps.OLS("x ~ C(w) * z"),
     "products with levels, within": dps.OLS("x ~ y + C(w)", given="z"),
     "offsets in bins": dps.Logistic("z ~ y + C(w)"),
 }
@@ -41,12 +35,10 @@ ASKED = {
     "mean of x": lambda s: dps.Mean("x").asked(s).questions[0],
     "mean of y": lambda s: dps.Mean("y").asked(s).questions[0],
     "x in two groups": lambda s: dps.Mean("x", given="w != 'c'").asked(s).questions[0],
-    "y in one": lambda s: dps.Mean("y", given="z").asked(s).questions[0],
-    "share of a group": lambda s: question_of_conditions(s, "w == 'a'"),
     "share of large x": lambda s: question_of_conditions(s, "x >= 2", given="z"),
-    "an answer": lambda s: question_of_conditions(s, "v != '(missing)' & z"),
 }
 UNITS = ["replace", "add_remove"]
+CHOICES = [columns for k in (1, 2, 3) for columns in itertools.combinations(SCHEMA, k)]
 
 
 def rows_of(rng, n):
@@ -72,28 +64,24 @@ def without_noise(scale, size):
 def test_what_follows_is_the_sum_of_its_function_and_depends_on_nothing_else():
     rows = rows_of(np.random.default_rng(5), 60)
     codes = codes_in(SCHEMA, rows)
-    for unit, names in zip(UNITS, (PLANS, [*PLANS][::3]), strict=True):
-        for name in names:
-            plan = dps.plan(SCHEMA, {"asked": PLANS[name]}, budget=dps.PureDP(10_000), unit=unit)
-            with _noise_from(without_noise):
-                sources = dps.release(plan, rows, m=30, rng=1)._sources
-            answering, seen = sources.measurements.published.answering, 0
-            for question, size in itertools.product(
-                [ask(SCHEMA) for ask in ASKED.values()], (1, 2, 3)
-            ):
-                for columns in itertools.combinations(SCHEMA, size):
-                    if not set(question.columns) <= set(columns):
-                        continue
-                    merged = merged_levels(sources, question, answering, columns)
-                    for one in sums_that_follow(sources, merged):
-                        exact = one.block.sums(codes) if one.block.columns else [len(rows)]
-                        for own, value in zip(one.members, exact, strict=True):
-                            assert sources.sums[own] @ one.signs == one.unit * value, (
-                                one.block.names
-                            )
-                        assert depends_on_merged(one.block, columns, merged), one.block.names
-                        seen += 1
-            assert seen > 5
+    units = ["replace"] * len(PLANS) + ["add_remove"]
+    for unit, asked in zip(units, [*PLANS.values(), PLANS["one group"]], strict=True):
+        plan = dps.plan(SCHEMA, {"asked": asked}, budget=dps.PureDP(10_000), unit=unit)
+        with _noise_from(without_noise):
+            sources = Sources(dps.measure(plan, rows))
+        answering, seen = sources.measurements.published.answering, 0
+        for ask, columns in itertools.product(ASKED.values(), CHOICES):
+            question = ask(SCHEMA)
+            if not set(question.columns) <= set(columns):
+                continue
+            merged = merged_levels(sources, question, answering, columns)
+            for one in sums_that_follow(sources, merged):
+                exact = one.block.sums(codes) if one.block.columns else [len(rows)]
+                for own, value in zip(one.members, exact, strict=True):
+                    assert sources.sums[own] @ one.signs == one.unit * value, one.block.names
+                assert depends_on_merged(one.block, columns, merged), one.block.names
+                seen += 1
+        assert seen > 2
 
 
 def depends_on_merged(block, columns, merged):
@@ -164,12 +152,6 @@ def values_of(schema, counts, asked):
                      where=size > 0)  # fmt: skip
 
 
-def questions_of(schema, asked):
-    if isinstance(asked, dps.Proportion):
-        return question_of_conditions(schema, asked.condition)
-    return asked.asked(schema).questions[0]
-
-
 def values_in(block, schema):
     """Values (d, states) of functions, as sums over one row."""
     if not block.columns:
@@ -179,99 +161,44 @@ def values_in(block, schema):
 
 
 def test_without_noise_the_bounds_hold_all_tables_with_the_same_sums():
-    for unit, both in zip(UNITS, (SMALL_PLANS, [*SMALL_PLANS][::3]), strict=True):
-        for name in both:
-            schema, analysis = SMALL_PLANS[name]
-            plan = dps.plan(schema, {"g": analysis}, budget=dps.PureDP(10_000), unit=unit)
-            (block,) = plan.family.blocks
-            tables, counts, values = every_table(schema)
-            _, alike = np.unique(counts @ values_in(block, schema).T, axis=0, return_inverse=True)
-            first, exact, asked_of = None, 0, 0
-            for group in np.random.default_rng(7).permutation(alike.max() + 1)[:5]:
-                own = np.flatnonzero(alike.ravel() == group)
-                with _noise_from(without_noise):
-                    if first is None:
-                        first = dps.release(plan, table_of(schema, tables[own[0]]), m=20, rng=1)
-                    measurements = dps.measure(plan, table_of(schema, tables[own[0]]))
-                    release = replace(first, measurements=measurements)
-                for number, asked in enumerate(SMALL_ASKED):
-                    held = values[own, number][~np.isnan(values[own, number])]
-                    if not len(held):
-                        continue
-                    found = release.bound(asked)
-                    low, high = found.low[0], found.high[0]
-                    assert low <= held.min() + 1e-6, asked
-                    assert high >= held.max() - 1e-6, asked
-                    asked_of += 1
-                    exact += low >= held.min() - 1e-4 and high <= held.max() + 1e-4
-            assert exact > asked_of / 2  # a program has tables with fractions of rows too
-
-
-@pytest.mark.parametrize(("name", "unit"), list(zip(SMALL_PLANS, 2 * UNITS, strict=True)))
-def test_with_noise_the_bounds_hold_all_tables_within_the_ends(
-    name, unit, monkeypatch, seeded_noise
-):
-    schema, analysis = SMALL_PLANS[name]
-    plan = dps.plan(schema, {"g": analysis}, budget=dps.PureDP(12), unit=unit)
-    tables, counts, values = every_table(schema)
-    rng, used, inside = np.random.default_rng(3), [], 0
-    first = dps.release(plan, table_of(schema, tables[0]), m=20, rng=1)
-    matrix = consistent._matrix
-    monkeypatch.setattr(
-        consistent, "_matrix", lambda blocks, *rest: used.append(blocks) or matrix(blocks, *rest)
-    )
-    for i in rng.integers(0, len(tables), 2):
-        with _noise_from(seeded_noise(int(i))):
-            measured = dps.measure(plan, table_of(schema, tables[i]))
-        release = replace(first, measurements=measured)
-        for number, asked in enumerate(SMALL_ASKED[:3]):
-            question = questions_of(schema, asked)
-            program = consistent.consistent(release._sources, question, 0.5).program
-            found = release.bound(asked, alpha=0.5)
-            contradicted = bounding.CONTRADICTION in found.notes
-            if contradicted or not program.rows[0] <= ROWS <= program.rows[1]:
-                continue  # the answers contradict each other at this level
-            sums = counts @ np.concatenate([values_in(block, schema) for block in used[-1]]).T
-            agree = np.all((program.low <= sums) & (sums <= program.high), axis=1)
-            held = values[agree, number][~np.isnan(values[agree, number])]
-            inside += len(held)
-            assert np.all((found.low[0] - 1e-9 <= held) & (held <= found.high[0] + 1e-9))
-    assert inside > 10
+    for name, unit in zip(SMALL_PLANS, 2 * UNITS, strict=True):
+        schema, analysis = SMALL_PLANS[name]
+        plan = dps.plan(schema, {"g": analysis}, budget=dps.PureDP(10_000), unit=unit)
+        (block,) = plan.family.blocks
+        tables, counts, values = every_table(schema)
+        _, alike = np.unique(counts @ values_in(block, schema).T, axis=0, return_inverse=True)
+        exact, asked_of = 0, 0
+        for group in np.random.default_rng(7).permutation(alike.max() + 1)[:2]:
+            own = np.flatnonzero(alike.ravel() == group)
+            with _noise_from(without_noise):
+                release = dps.release(plan, table_of(schema, tables[own[0]]), m=20, rng=1)
+            for number, asked in enumerate(SMALL_ASKED):
+                held = values[own, number][~np.isnan(values[own, number])]
+                if not len(held):
+                    continue
+                found = release.bound(asked)
+                low, high = found.low[0], found.high[0]
+                assert low <= held.min() + 1e-6, asked
+                assert high >= held.max() - 1e-6, asked
+                asked_of += 1
+                exact += low >= held.min() - 1e-4 and high <= held.max() + 1e-4
+        assert exact > asked_of / 2  # a program has tables with fractions of rows too
 
 
 def test_the_ends_of_a_sum_have_the_law_of_the_noise_of_all_its_members():
-    for unit, budgets in zip(UNITS, ([dps.PureDP(1)], [dps.ZCDP(0.05)]), strict=True):
-        for budget in budgets:
-            # A level of .7 gives 52 to 87 of 100 runs but for one in 10,000; one noise of 16
-            # gives 30.
-            plan = dps.plan(SCHEMA, {"g": dps.GroupMeans("x", by="w")}, budget=budget, unit=unit)
-            rows = rows_of(np.random.default_rng(4), 300)
-            codes, runs = codes_in(SCHEMA, rows), 100
-            first = dps.release(plan, rows, m=20, rng=1)
-            question, hits = ASKED["mean of x"](SCHEMA), {}
-            for _ in range(runs):
-                sources = replace(first, measurements=dps.measure(plan, rows))._sources
-                answering = sources.measurements.published.answering
-                for one in sums_that_follow(
-                    sources, merged_levels(sources, question, answering, question.columns)
-                ):
-                    low, high = one.ends(sources, 0.3)
-                    truth = one.block.sums(codes) if one.block.columns else len(rows)
-                    hits[one.block.names[0]] = hits.get(one.block.names[0], 0) + bool(
-                        low <= truth <= high
-                    )
-            assert len(hits) == (2 if unit == "replace" else 3)
-            assert min(hits.values()) >= 52
-            assert hits["x"] <= 87  # rounding to whole numbers, and noise of few values, cover more
-
-
-def test_a_measured_function_keeps_its_certificate_beside_ones_that_were_not():
-    plan = dps.plan(FULL, {"x": dps.Mean("x")}, budget=dps.PureDP(1))
-    rows = pd.DataFrame({"w": ["a", "b"] * 100, "x": [0.0, 1.0] * 100})
-    release = dps.release(plan, rows, m=20, rng=1)
-    low, high = release.accuracy().joint_ends
-    found = release.bound(dps.Moments.of(FULL, ["x"], ["w"]))
-    for name, least, most in zip(release.accuracy().names, low, high, strict=True):
-        at = found.terms.index(name)
-        assert found.known_from[at] == "its own noise"
-        assert least - 1e-12 <= found.low[at] <= found.high[at] <= most + 1e-12
+    """A level of .7 in 50 runs, seeded: 25 to 45; the noise of one member of 16 gives 15."""
+    question, rows = ASKED["mean of x"](SCHEMA), rows_of(np.random.default_rng(4), 300)
+    codes, asked = codes_in(SCHEMA, rows), {"g": dps.GroupMeans("x", by="w")}
+    for unit, budget in zip(UNITS, (dps.PureDP(1), dps.ZCDP(0.05)), strict=True):
+        plan, hits = dps.plan(SCHEMA, asked, budget=budget, unit=unit), Counter()
+        for _ in range(50):
+            sources = Sources(dps.measure(plan, rows))
+            answering = sources.measurements.published.answering
+            merged = merged_levels(sources, question, answering, question.columns)
+            for one in sums_that_follow(sources, merged):
+                low, high = one.ends(sources, 0.3)
+                truth = one.block.sums(codes) if one.block.columns else len(rows)
+                hits[one.block.names[0]] += bool(low <= truth <= high)
+        assert len(hits) == (2 if unit == "replace" else 3)
+        assert min(hits.values()) >= 25
+        assert hits["x"] <= 45  # rounding to whole numbers, and noise of few values, cover more

@@ -39,7 +39,7 @@ def test_the_least_sum_is_the_optimum_and_no_more():
 def test_the_least_ratio_is_that_of_the_worst_table():
     below = np.array([1.0, 1, 1, 0, 0, 1])
     above = np.array([1.0, 0, 1, 0, 0, 0])
-    for seed in range(20):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         program, counts = program_of(rng)
         if below @ counts < 1:
@@ -54,7 +54,7 @@ def test_the_least_ratio_is_that_of_the_worst_table():
         assert found <= above @ counts / (below @ counts) + 1e-12
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_wrong_multipliers_give_a_wider_bound_never_a_wrong_one(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     program, _ = program_of(rng)

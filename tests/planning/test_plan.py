@@ -1,3 +1,5 @@
+"""Plans: how the budget is divided, what a file may hold, what a preview promises."""
+
 import itertools
 import re
 from fractions import Fraction
@@ -7,9 +9,12 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.families.tables.cells import ROWS
 from dpstats.planning.division import Split
 from dpstats.planning.plan import Plan
 from dpstats.privacy.neighbours import Neighbours
+
+BUDGETS = [dps.PureDP(0.1), dps.ZCDP(0.1), dps.ApproxDP(1, 1e-6)]
 
 
 def small_plan(schema, **options):
@@ -19,6 +24,10 @@ def small_plan(schema, **options):
         "tables": dps.Marginals(["smoker", "region"]),
     }
     return dps.plan(schema, analyses, **{"budget": dps.PureDP(1), **options})
+
+
+def numbers(names):
+    return [dps.Number(name, 0, 1, points=65, missing=0) for name in names]
 
 
 def test_equal_noise_spends_the_budget_exactly(schema):
@@ -44,8 +53,8 @@ def test_coarse_functions_cost_at_most_three_per_cent():
         ((dps.PureDP(1), 1), (dps.ZCDP(0.1), 2)),
     ):  # fmt: skip
         names = [f"x{i}" for i in range(p)]
-        numbers = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in names])
-        plan = dps.plan(numbers, {"c": analysis(names)}, budget=budget, unit=unit)
+        asked = {"c": analysis(names)}
+        plan = dps.plan(dps.Schema(numbers(names)), asked, budget=budget, unit=unit)
         fine, coarse = plan.blocks
         assert coarse.block.calibrates
         factor = coarse.block.noise_factor(budget, unit)
@@ -54,28 +63,6 @@ def test_coarse_functions_cost_at_most_three_per_cent():
         assert plan.cost() == budget.total
         paid = budget.cost(coarse.block.sensitivity(unit), coarse.multiplier)
         assert 0 < paid <= Fraction(3, 100) * budget.total
-
-
-def test_moments_of_robust_errors_cost_a_seventh_and_have_at_most_sixteen_times_the_noise():
-    names = ["a", "b", "c"]
-    numbers = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in [*names, "y"]])
-    robust = {"o": dps.OLS("y ~ a + b + c", cov_type="HC1")}
-    for budget, factor in (dps.PureDP(1), 16), (dps.ZCDP(0.1), 6):
-        plan = dps.plan(numbers, robust, budget=budget)
-        (coarse,) = (planned for planned in plan.blocks if planned.block.calibrates)
-        assert coarse.block.noise_factor(budget, "replace") == factor
-    paid = budget.cost(coarse.block.sensitivity("replace"), coarse.multiplier)
-    assert 0 < paid <= budget.total / 8
-
-
-def test_shares_and_the_optimal_split_know_coarse_functions():
-    numbers = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in "ab"])
-    analyses = {"c": dps.Covariance(["a", "b"]), "m": dps.Mean("a")}
-    for options in ({"shares": {"c": 3, "m": 1}}, {"allocation": "optimal"}):
-        plan = dps.plan(numbers, analyses, budget=dps.PureDP(1), **options)
-        scales = {p.block.names[-1]: p.multiplier for p in plan.blocks}
-        assert scales["b^4"] > 4 * scales["b^2"]
-        assert plan.cost() == 1
 
 
 def test_a_shared_block_takes_its_largest_share(schema):
@@ -121,6 +108,28 @@ def test_without_tables_the_count_of_rows_has_the_noise_of_the_others(schema):
     assert {p.multiplier for p in plan.strategy.blocks} == {Fraction(3)}
 
 
+def test_beside_a_table_the_count_of_rows_has_less_than_its_fair_part(schema, monkeypatch):
+    """Cells of a table add up to the rows; what is saved goes to what was asked for."""
+    asked = {"t": dps.Marginals(["region"], 1), "m": dps.Mean("age")}
+    for budget in (dps.PureDP(Fraction(3, 7)), dps.ZCDP(Fraction(1, 9))):
+        with monkeypatch.context() as patch:
+            least = dps.plan(schema, asked, budget=budget, unit="add_remove")
+            patch.setattr("dpstats.planning.division._least_count", lambda rule, blocks, part: part)
+            fair = dps.plan(schema, asked, budget=budget, unit="add_remove")
+        share, usual = (
+            ROWS.cost(budget, plan.neighbours, plan.count.multiplier) / budget.total
+            for plan in (least, fair)
+        )
+        assert Fraction(1, 100) <= share < usual
+        assert least.cost() == fair.cost() == budget.total
+        for one, other in zip(least.strategy.measured, fair.strategy.measured, strict=True):
+            assert one.multiplier < other.multiplier
+    for options in ({"allocation": "optimal"}, {"shares": {"d": 1}}, {}):
+        gap = {"d": dps.Difference("smoker == 'yes'", by="region", groups=("north", "south"))}
+        plan = dps.plan(schema, gap, budget=dps.PureDP(3), unit="add_remove", **options)
+        assert ROWS.cost(plan.budget, plan.neighbours, plan.count.multiplier) == Fraction(3, 100)
+
+
 def test_an_optimal_split_follows_the_rule_of_lagrange(schema):
     """A condition (d = 1, D = 1) and a table of three cells (d = 3, D1 = D2 = 2)."""
     asked = {"c": dps.Proportion("age >= 65"), "t": dps.Marginals(["region"], 1)}
@@ -141,6 +150,9 @@ def test_reference_pays_its_own_share(schema):
     assert all(p.block is not plan.reference_block.block for p in plan.blocks)
 
 
+# Files
+
+
 def test_saved_plan_is_what_runs(schema, tmp_path):
     for options in ({}, {"reference": dps.PerturbedHistogram(), "n": 5000}):
         plan = small_plan(schema, **options)
@@ -148,6 +160,10 @@ def test_saved_plan_is_what_runs(schema, tmp_path):
         again = Plan.load(tmp_path / "plan.json")
         assert again == plan
         assert again.digest == plan.digest
+    for text in ("", "{}", "[1]", '{"dpstats": "plan"}', '{"dpstats": "plan", "version": 2}'):
+        (tmp_path / "plan.json").write_text(text)
+        with pytest.raises(dps.FileFormatError):
+            Plan.load(tmp_path / "plan.json")
 
 
 def test_an_edited_plan_that_does_not_measure_what_its_reference_needs_is_refused(schema):
@@ -169,7 +185,7 @@ def test_an_edited_plan_that_does_not_measure_what_its_reference_needs_is_refuse
             Plan.from_dict(edited)
 
 
-@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1), dps.ApproxDP(1, 1e-6)])
+@pytest.mark.parametrize("budget", BUDGETS)
 def test_a_block_listed_twice_pays_twice_and_is_refused(schema, budget):
     asked = {"tables": dps.Marginals(["smoker", "region"])}
     plain = dps.plan(schema, asked, budget=budget).to_dict()
@@ -186,7 +202,7 @@ def test_a_block_listed_twice_pays_twice_and_is_refused(schema, budget):
         assert costs == [budget.total / 2] * 2
 
 
-@pytest.mark.parametrize("budget", [dps.PureDP(0.1), dps.ZCDP(0.1), dps.ApproxDP(1, 1e-6)])
+@pytest.mark.parametrize("budget", BUDGETS)
 def test_a_cost_above_the_budget_by_less_than_floats_see_is_refused(schema, budget):
     plain = small_plan(schema, budget=budget).to_dict()
     first = plain["blocks"][0]
@@ -198,27 +214,23 @@ def test_a_cost_above_the_budget_by_less_than_floats_see_is_refused(schema, budg
     assert float(spent) == float(budget.total)
 
 
-def test_damaged_plan_is_refused(tmp_path):
-    path = tmp_path / "plan.json"
-    for text in ("", "{}", "[1]", '{"dpstats": "plan"}', '{"dpstats": "plan", "version": 2}'):
-        path.write_text(text)
-        with pytest.raises(dps.FileFormatError):
-            Plan.load(path)
+def test_a_file_whose_analyses_were_edited_is_refused_before_anything_is_spent():
+    schema = dps.Schema([
+        dps.Boolean("rich"), dps.Category("region", ["north", "south"]),
+        dps.Number("age", 0, 100, missing=40),
+    ])  # fmt: skip
+    plain = dps.plan(schema, {"rich": dps.Proportion("rich")}, budget=dps.PureDP(1)).to_dict()
+    more = {"more": {"kind": "mean", "columns": "age"}}
+    for analyses, sentence in (
+        ({"rich": {"kind": "proportion", "condition": "region == 'south'"}}, "'rich' needs"),
+        (plain["analyses"] | more, "'more' needs"),
+        ({}, "asks for no analysis"),
+    ):
+        with pytest.raises(dps.RequestError, match=sentence):
+            Plan.from_dict({**plain, "analyses": analyses})
 
 
-def test_preview_matches_what_a_release_gives(schema, survey):
-    n = len(survey)
-    plan = small_plan(schema, n=n)
-    frame = plan.preview().to_frame().set_index("name")
-    released = dps.release(plan, survey, rng=0)
-    noise = released.answers(plan.analyses["smoking"].family(schema)).noise_variances
-    assert frame.loc["smoking", "noise"] == pytest.approx(np.sqrt(noise[0]))
-    assert noise[0] < plan.budget.law(5.0).variance / n**2  # the table beside it helps
-    # The pretend release has half smokers, the survey three in ten: widths differ by the spread.
-    width = np.diff(released.infer("smoking").conf_int()).item()
-    assert frame.loc["smoking", "width"] == pytest.approx(width * 0.5 / np.sqrt(0.21), rel=0.1)
-    assert (frame["certified_width"] > frame["width"]).all()
-    assert "no data were read" in str(plan.preview())
+# Requests that cannot work
 
 
 def test_impossible_plans_and_previews_are_refused(schema):
@@ -236,42 +248,52 @@ def test_impossible_plans_and_previews_are_refused(schema):
     ):
         with pytest.raises(dps.RequestError, match=message):
             small_plan(schema, **change)
+    for analyses, message in (
+        ({"a": dps.Mean}, r"the class dps\.Mean; .* dps\.Mean\(\.\.\.\)"),
+        ({"a": "smoker == 'yes'"}, "not an analysis"),
+        ({}, "non-empty mapping"),
+    ):
+        with pytest.raises(dps.RequestError, match=message):
+            dps.plan(schema, analyses, budget=dps.PureDP(1))
     with pytest.raises(dps.RequestError, match="number of rows"):
         small_plan(schema).preview()
     with pytest.raises(dps.RequestError, match="progress must be a function"):
         small_plan(schema).preview(1_000, progress="yes")
 
 
-def test_not_an_analysis(schema):
-    with pytest.raises(dps.RequestError, match=r"the class dps\.Mean; .* dps\.Mean\(\.\.\.\)"):
-        dps.plan(schema, {"a": dps.Mean}, budget=dps.PureDP(1))
-    with pytest.raises(dps.RequestError, match="not an analysis"):
-        dps.plan(schema, {"a": "smoker == 'yes'"}, budget=dps.PureDP(1))
-    with pytest.raises(dps.RequestError, match="non-empty mapping"):
-        dps.plan(schema, {}, budget=dps.PureDP(1))
+@pytest.mark.parametrize(("analysis", "points"), [
+    (dps.OLS("y ~ a*b"), 363), (dps.GroupMeans("a", by="old"), 32767),
+])  # fmt: skip
+def test_grids_too_fine_for_a_hidden_number_of_rows_are_named_with_what_would_do(analysis, points):
+    def planned(points):
+        fine = [dps.Number(name, 0, 1, points=points, missing=0) for name in "ab"]
+        schema = dps.Schema([*fine, *numbers("y"), dps.Boolean("old")])
+        options = {"unit": "add_remove", "reference": dps.Uniform()}
+        return dps.plan(schema, {"o": analysis}, budget=dps.PureDP(1), **options)
+
+    with pytest.raises(dps.RequestError, match=rf"\['a'.*at most points={points};"):
+        planned(50_001)
+    with pytest.raises(dps.RequestError, match="too fine"):
+        planned(points + 2)
+    assert planned(points).family.size > 2
 
 
-def test_preview_tells_widths_of_one_kind_each(schema):
-    analyses = {
-        "link": dps.Independence("smoker", "region", simulations=99),
-        "fit": dps.GoodnessOfFit("region", [1 / 3] * 3, simulations=99),
-        "median": dps.Quantile("age"),
-        "gap": dps.Difference("smoker == 'yes'", by="region", groups=("north", "south")),
-    }
-    preview = dps.plan(schema, analyses, budget=dps.PureDP(1)).preview(20_000)
-    frame = preview.to_frame().set_index("name")
-    assert (frame[["width", "certified_width"]] > 0).all(axis=None)
-    assert frame["of"].tolist() == [
-        "Cramer's V", "Cohen's w", "age, in its own unit", "risk difference"
-    ]  # fmt: skip
-    # Edges 18, 40, 65 between 0 and 120: the median of even bins lies near the edge 40.
-    assert frame.loc["median", "width"] in (22, 25, 47)
-    # Two groups of 20,000 / 3 rows with a risk of one half, and some noise.
-    plain = 2 * 1.96 * np.sqrt(2 * 0.25 / (20_000 / 3))
-    assert 0.99 * plain < frame.loc["gap", "width"] < 1.4 * plain
-    assert preview.to_frame().equals(
-        dps.plan(schema, analyses, budget=dps.PureDP(1)).preview(20_000).to_frame()
-    )
+# Previews
+
+
+def test_preview_matches_what_a_release_gives(schema, survey):
+    n = len(survey)
+    plan = small_plan(schema, n=n)
+    frame = plan.preview().to_frame().set_index("name")
+    released = dps.release(plan, survey, rng=0)
+    noise = released.answers(plan.analyses["smoking"].family(schema)).noise_variances
+    assert frame.loc["smoking", "noise"] == pytest.approx(np.sqrt(noise[0]))
+    assert noise[0] < plan.budget.law(5.0).variance / n**2  # the table beside it helps
+    # The pretend release has half smokers, the survey three in ten: widths differ by the spread.
+    width = np.diff(released.infer("smoking").conf_int()).item()
+    assert frame.loc["smoking", "width"] == pytest.approx(width * 0.5 / np.sqrt(0.21), rel=0.1)
+    assert (frame["certified_width"] > frame["width"]).all()
+    assert "no data were read" in str(plan.preview())
 
 
 def crowded(n):
@@ -283,106 +305,50 @@ def crowded(n):
     return pd.DataFrame({"x": x, "y": y.clip(0, 100), "g": g})
 
 
-@pytest.fixture(scope="module")
-def patterned():
-    numbers = [dps.Number(name, 0, 100, missing=0) for name in ("x", "y")]
-    schema = dps.Schema([*numbers, dps.Category("g", ["a", "b"])])
+def test_preview_like_a_release_tells_the_widths_of_its_rows(schema):
+    declared = [*(dps.Number(name, 0, 100, missing=0) for name in "xy"),
+                dps.Category("g", ["a", "b"])]  # fmt: skip
     analyses = {"line": dps.OLS("y ~ x + C(g)"), "even": dps.GoodnessOfFit("g", [0.5, 0.5])}
-    n = 20_000
-    rich = dps.plan(schema, analyses, budget=dps.PureDP(100), reference=dps.Uniform())
-    return schema, analyses, n, dps.release(rich, crowded(n), m=5_000, rng=1)
-
-
-@pytest.mark.parametrize(
-    ("budget", "unit"), [(dps.PureDP(4), "replace"), (dps.ZCDP(0.2), "add_remove")]
-)
-def test_preview_like_a_release_tells_the_widths_of_its_rows(patterned, budget, unit):
-    schema, analyses, n, like = patterned
-    plan = dps.plan(schema, analyses, budget=budget, unit=unit)
+    n = 10_000
+    rich = dps.plan(dps.Schema(declared), analyses, budget=dps.PureDP(100), reference=dps.Uniform())
+    like = dps.release(rich, crowded(n), m=3_000, rng=1)
+    options = {"budget": dps.ZCDP(0.2), "unit": "add_remove"}
+    plan = dps.plan(dps.Schema(declared), analyses, **options)
     preview = plan.preview(n, like=like)
-    assert "density of another release" in str(preview)
     shown = preview.widths()
     assert shown["analysis"].tolist() == ["line"] * 3  # a test has no intervals
-    released = [dps.release(plan, crowded(n), m=200, rng=0).infer("line") for _ in range(3)]
-    assert shown["term"].tolist() == released[0].terms
-    actual = np.median([np.diff(result.conf_int()).ravel() for result in released], axis=0)
-    assert shown["width"].to_numpy() == pytest.approx(actual, rel=0.15)
+    released = dps.release(plan, crowded(n), m=200, rng=0).infer("line")
+    assert shown["term"].tolist() == released.terms
+    actual = np.diff(released.conf_int()).ravel()
+    assert shown["width"].to_numpy() == pytest.approx(actual, rel=0.2)
     even = plan.preview(n).widths()["width"]
     assert even[1] < 0.8 * actual[1]  # what even rows promise for x
     assert (plan.preview(10 * n, like=like).widths()["width"] < 0.7 * shown["width"]).all()
-    table = preview.widths(target="table", method="certified", alpha=0.5)["width"]
-    line = preview.results["line"]
-    ends = [r.conf_int(alpha=0.5, target="table", method="certified") for r in line]
-    assert table.to_numpy() == pytest.approx(np.median(np.diff(ends)[..., 0], axis=0))
-
-
-def test_a_pattern_must_declare_the_columns_as_the_plan_does(patterned, schema):
-    declared, analyses, n, like = patterned
-    plan = dps.plan(declared, analyses, budget=dps.PureDP(1))
-    with pytest.raises(dps.RequestError, match="like= must be a release, guesses or a data frame"):
-        plan.preview(n, like=5)
+    # A pattern declares the columns as the plan does.
     other = dps.plan(schema, {"a": dps.Proportion("age >= 65")}, budget=dps.PureDP(1))
     with pytest.raises(dps.RequestError, match="no column 'age' declared as in the plan"):
         other.preview(n, like=like)
-    wider = [dps.Number("x", 0, 200, missing=0), *list(declared)[1:]]
-    changed = dps.plan(dps.Schema(wider), analyses, budget=dps.PureDP(1))
+    wider = dps.Schema([dps.Number("x", 0, 200, missing=0), *declared[1:]])
     with pytest.raises(dps.RequestError, match="no column 'x' declared as in the plan"):
-        changed.preview(n, like=like)
+        dps.plan(wider, analyses, budget=dps.PureDP(1)).preview(n, like=like)
 
 
 def test_the_preview_of_a_regression_tells_every_coefficient_in_its_unit():
     schema = dps.Schema([
-        dps.Number("pay", 0, 1e6, points=101, missing=0), dps.Number("y", 0, 1, missing=0),
+        dps.Number("pay", 0, 1e6, points=101, missing=0), *numbers("y"),
         dps.Category("g", ["a", "b", "c"]),
     ])  # fmt: skip
-    analyses = {"fit": dps.OLS("y ~ pay + g"), "mean": dps.Mean("pay")}
-    preview = dps.plan(schema, analyses, budget=dps.PureDP(5)).preview(20_000)
-    widths = preview.widths().set_index(["analysis", "term"])["width"]
-    certified = preview.widths(method="certified").set_index(["analysis", "term"])["width"]
+    plan = dps.plan(schema, {"fit": dps.OLS("y ~ pay + g")}, budget=dps.PureDP(5))
+    preview = plan.preview(20_000)
+    widths = preview.widths().set_index("term")["width"]
+    assert set(widths.index) == {"pay", "Intercept", "g[T.b]", "g[T.c]"}
+    frame = preview.to_frame().set_index("name")
+    assert frame.loc["fit", "of"] == "coefficient of pay, in original units"
+    assert frame.loc["fit", "width"] == pytest.approx(widths["pay"])
+    certified = preview.widths(method="certified").set_index("term")["width"]
     lines = str(preview).splitlines()
-    for term in ("pay", "Intercept", "g[T.b]", "g[T.c]"):
+    for term in widths.index:
         named = (f"  {term}", f"  coefficient of {term}")
         (line,) = (line for line in lines if line.split(",")[0].endswith(named))
         shown = [float(part) for part in line.replace("fit", "").split() if part[0].isdigit()][-2:]
-        assert shown == pytest.approx([widths["fit", term], certified["fit", term]], rel=1e-3)
-    frame = preview.to_frame().set_index("name")
-    assert frame.loc["fit", "of"] == "coefficient of pay, in original units"
-    assert frame.loc["fit", "width"] == pytest.approx(widths["fit", "pay"])
-    assert "varies over a tenth of its bounds" in str(preview)
-    alone = dps.plan(schema, {"mean": analyses["mean"]}, budget=dps.PureDP(5)).preview(20_000)
-    assert "varies over a tenth" not in str(alone)
-
-
-@pytest.mark.parametrize(("analysis", "points"), [
-    (dps.OLS("y ~ a*b"), 363), (dps.GroupMeans("a", by="old"), 32767), (dps.Ratio("a", "b"), 32767),
-])  # fmt: skip
-def test_grids_too_fine_for_a_hidden_number_of_rows_are_named_with_what_would_do(analysis, points):
-    def planned(points):
-        numbers = [dps.Number(name, 0, 1, points=points, missing=0) for name in "ab"]
-        schema = dps.Schema([*numbers, dps.Number("y", 0, 1, missing=0), dps.Boolean("old")])
-        return dps.plan(
-            schema, {"o": analysis}, budget=dps.PureDP(1), unit="add_remove",
-            reference=dps.Uniform(),
-        )  # fmt: skip
-
-    with pytest.raises(dps.RequestError, match=rf"\['a'.*at most points={points};"):
-        planned(50_001)
-    with pytest.raises(dps.RequestError, match="too fine"):
-        planned(points + 2)
-    assert planned(points).family.size > 2
-
-
-def test_a_file_whose_analyses_were_edited_is_refused_before_anything_is_spent():
-    schema = dps.Schema([
-        dps.Boolean("rich"), dps.Category("region", ["north", "south"]),
-        dps.Number("age", 0, 100, missing=40),
-    ])  # fmt: skip
-    plain = dps.plan(schema, {"rich": dps.Proportion("rich")}, budget=dps.PureDP(1)).to_dict()
-    more = {"more": {"kind": "mean", "columns": "age"}}
-    for analyses, sentence in (
-        ({"rich": {"kind": "proportion", "condition": "region == 'south'"}}, "'rich' needs"),
-        (plain["analyses"] | more, "'more' needs"),
-        ({}, "asks for no analysis"),
-    ):
-        with pytest.raises(dps.RequestError, match=sentence):
-            Plan.from_dict({**plain, "analyses": analyses})
+        assert shown == pytest.approx([widths[term], certified[term]], rel=1e-3)

@@ -32,11 +32,14 @@ def test_request_becomes_a_plan(tmp_path):
     assert plan.n == 100
     assert plan.analyses == {"smoking": dps.Proportion("smoker == 'yes'")}
     assert load_request(write(tmp_path, REQUEST), rows=7).n == 7
+    more = REQUEST + 'share = 1\n[reference]\nkind = "perturbed_histogram"\nshare = "1/4"\n'
+    plan = load_request(write(tmp_path, more))
+    assert plan.reference == dps.PerturbedHistogram("1/4")
+    assert plan.cost() == plan.budget.total
 
 
 def test_budgets_of_gaussian_noise(tmp_path):
     for budget, expected in (
-        ("rho = 0.1", dps.ZCDP(0.1)),
         ('rho = "1/3"', dps.ZCDP(Fraction(1, 3))),
         ("epsilon = 1\ndelta = 1e-6", dps.ApproxDP(1, 1e-6)),
     ):
@@ -44,7 +47,6 @@ def test_budgets_of_gaussian_noise(tmp_path):
         assert plan.budget == expected
         assert plan.cost() == expected.rho
         assert dps.Plan.from_dict(plan.to_dict()) == plan
-        assert "discrete Gaussian of scale" in str(plan)
 
 
 def test_schema_may_stand_in_its_own_file(tmp_path):
@@ -55,23 +57,13 @@ def test_schema_may_stand_in_its_own_file(tmp_path):
     assert load_request(path).schema.names == ("smoker",)
 
 
-def test_reference_and_shares(tmp_path):
-    more = REQUEST + 'share = 1\n[reference]\nkind = "perturbed_histogram"\nshare = "1/4"\n'
-    plan = load_request(write(tmp_path, more))
-    assert plan.reference == dps.PerturbedHistogram("1/4")
-    assert plan.cost() == plan.budget.total
-
-
 def test_mistakes_are_explained(tmp_path):
     for old, new, message in (
         ("[budget]\nepsilon = 0.5", "", "needs \\[budget\\]"),
         ("epsilon = 0.5", "epsilon = 0.5\nrho = 1", "nothing else"),
-        ("epsilon = 0.5", "delta = 0.5", "nothing else"),
-        ("epsilon = 0.5", "rho = 0", "rho must be a positive"),
         ("epsilon = 0.5", "epsilon = 1\ndelta = 1", r"\[budget\]: delta must be .* below 1"),
         ("epsilon = 0.5", "epsilon = 1\ngama = 1", r"\[budget\] has unknown keys \['gama'\]"),
         ("epsilon = 0.5", "epsilon = 1\nweights = 'max'", r"put \['weights'\] above the first"),
-        ("rows = 100", "rows = 100\nweights = 'most'", "weights must be one of"),
         ("rows = 100", "rows = -1", "number of rows n must be"),
         ("epsilon = 0.5", 'epsilon = "0.5"', "epsilon = '0.5' is text; write a"),
         ("rows = 100", "row = 100", r"unknown keys \['row'\] \(did you mean 'rows'\?\)"),
@@ -80,8 +72,6 @@ def test_mistakes_are_explained(tmp_path):
         ("condition =", "given =", "missing keys \\['condition'\\]"),
         ('name = "smoking"', "", "needs a name"),
         ("levels =", "level =", r"got the keys \['level'\] \(did you mean 'levels'\?\)"),
-        ("levels =", "bounds = 1\nlevels =", "unknown keys \\['bounds'\\]"),
-        ("smoker == 'yes'", "smoker == 'maybe'", "not a level"),
         ("rows = 100", "rows = 100\n[guesses]\ntypical = 1", "typical of the guesses must map"),
     ):
         assert old in REQUEST
@@ -89,9 +79,6 @@ def test_mistakes_are_explained(tmp_path):
             load_request(write(tmp_path, REQUEST.replace(old, new, 1)))
         assert str(raised.value).startswith("request.toml: ")
         assert not isinstance(raised.value, dps.BudgetError)  # nothing would exceed a budget
-
-
-def test_not_toml(tmp_path):
     with pytest.raises(dps.RequestError, match="not valid TOML"):
         load_request(write(tmp_path, "a = = 1"))
     with pytest.raises(dps.RequestError, match='text needs double quotes, as in kind = "ols"'):

@@ -12,7 +12,7 @@ from scipy import stats
 import dpstats as dps
 from dpstats.analyses.base import answered
 from dpstats.planning import measures
-from dpstats.planning.measures import Measure, pvalue_in, pvalue_of, under_alternative
+from dpstats.planning.measures import Measure, pvalue_of, under_alternative
 from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.solve import with_budget
@@ -48,12 +48,12 @@ def plan():
 
 
 def test_without_noise_the_rows_grow_with_the_inverse_square_of_the_width():
-    for method in ("noise_aware", "certified"):
-        options = {"of": "smoking", "budget": dps.PureDP(10_000), "method": method}
-        rows = [alone(dps.PureDP(1)).solve(width=width, **options).n for width in (0.02, 0.01)]
-        assert rows[1] / rows[0] == pytest.approx(4, rel=0.05)
-        if method == "noise_aware":
-            assert rows[0] == pytest.approx((stats.norm.ppf(0.975) / 0.02) ** 2, rel=0.03)
+    options = {"of": "smoking", "budget": dps.PureDP(10_000)}
+    rows = [alone(dps.PureDP(1)).solve(width=width, **options).n for width in (0.02, 0.01)]
+    assert rows[1] / rows[0] == pytest.approx(4, rel=0.05)
+    assert rows[0] == pytest.approx((stats.norm.ppf(0.975) / 0.02) ** 2, rel=0.03)
+    certified = alone(dps.PureDP(1)).solve(width=0.02, method="certified", **options)
+    assert certified.n > rows[0]
 
 
 def test_where_noise_dominates_the_budget_follows_from_its_law():
@@ -72,7 +72,8 @@ def test_where_noise_dominates_the_budget_follows_from_its_law():
     assert approx.plan.cost() == approx.budget.rho
 
 
-def test_the_solution_is_what_the_preview_shows_and_the_least_on_a_fine_grid(plan):
+def test_the_solution_is_what_the_preview_shows_and_less_would_not_do():
+    plan = dps.plan(SCHEMA, {name: ASKED[name] for name in ("north", "gap")}, budget=dps.PureDP(2))
     solution = plan.solve(width=0.16, of="north", n=1_000)
     assert isinstance(solution, dps.Solution)
     shown = {o.name: o.width for o in solution.plan.preview(1_000).outlooks}
@@ -83,21 +84,35 @@ def test_the_solution_is_what_the_preview_shows_and_the_least_on_a_fine_grid(pla
     again = plan.solve(width=0.16, of="north", n=1_000)
     assert (again.budget, again.reached, again.below) == (solution.budget, solution.reached,
                                                           solution.below)  # fmt: skip
-    # From another start, and around it.
+    # From another start.
     far = plan.costing(dps.PureDP(50)).solve(width=0.16, of="north", n=1_000)
     assert far.budget.epsilon == pytest.approx(solution.budget.epsilon, rel=0.02)
-    only = dps.plan(SCHEMA, {"gap": ASKED["gap"]}, budget=dps.PureDP(1))
-    found = only.solve(width=0.1, of="gap", n=3_000).budget.epsilon
-    grid = [float(f"{float(found) * 1.005**k:.4g}") for k in (-6, -5, 0)]
-    widths = [only.costing(dps.PureDP(e)).preview(3_000).outlooks[0].width for e in grid]
-    assert widths[1] > 0.1 >= widths[2]
-    assert widths[0] > 0.1
+
+
+def test_the_width_is_that_of_a_named_term():
+    plan = dps.plan(SCHEMA, {name: ASKED[name] for name in ("line", "fit")}, budget=dps.PureDP(2))
+    usual = plan.solve(width=0.2, of="line", n=2_000)
+    assert usual.details == "noise-aware 0.95 interval of 'x'"
+    assert "for another give term=, one of ['Intercept', 'x']" in usual.note
+    other = plan.solve(width=0.2, of="line", term="Intercept", n=2_000)
+    assert other.details == "noise-aware 0.95 interval of 'Intercept'"
+    assert other.note == ""
+    for of, term, sentence in (
+        ("line", "z", "'line' has no interval of a term 'z'; its terms: ['Intercept', 'x']"),
+        ("fit", "x", "'fit' has no interval of a term 'x'; drop term="),
+    ):
+        with pytest.raises(dps.RequestError, match=re.escape(sentence)):
+            plan.solve(width=0.2, of=of, term=term, n=2_000)
 
 
 def test_the_plan_of_a_solution_is_the_plan_made_with_its_budget(plan):
     scaled = plan.costing(dps.PureDP(0.3))
     scaled.check()
     assert scaled.digest == dps.plan(SCHEMA, ASKED, budget=dps.PureDP(0.3)).digest
+    knowing = dps.plan(ALONE, {"smoking": ASKED["smoking"]}, budget=dps.PureDP(1), n=5_000)
+    assert knowing.solve(width=0.05, of="smoking").found == "budget"
+    rows = knowing.solve(width=0.05, of="smoking", budget=dps.PureDP(0.5))
+    assert (rows.found, rows.plan.n, rows.budget) == ("n", rows.n, dps.PureDP(0.5))
     only = {"smoking": ASKED["smoking"], "mean": ASKED["mean"]}
     options = {"reference": dps.BernsteinKDE(share=0.25), "unit": "add_remove"}
     kde = dps.plan(SCHEMA, only, budget=dps.ZCDP(1), n=1_000, **options)
@@ -108,42 +123,15 @@ def test_the_plan_of_a_solution_is_the_plan_made_with_its_budget(plan):
     ).digest  # fmt: skip
 
 
-def test_a_plan_that_knows_its_rows_asks_for_the_budget_and_else_for_rows():
-    asked, half = {"width": 0.05, "of": "smoking"}, dps.ApproxDP(0.5, 1e-6)
-    knowing = dps.plan(ALONE, {"smoking": ASKED["smoking"]}, budget=dps.ApproxDP(1, 1e-6), n=5_000)
-    assert knowing.solve(**asked).found == "budget"
-    rows = knowing.solve(**asked, budget=half)
-    assert (rows.found, rows.plan.n, rows.budget) == ("n", rows.n, half)
-    assert alone(dps.PureDP(1)).solve(**asked).found == "n"
-
-
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_the_certificate_of_a_release_keeps_the_wanted_delta(unit):
+def test_the_certificate_of_a_release_keeps_the_wanted_delta():
     schema = dps.Schema([dps.Category("region", ["north", "south", "east"])])
     asked = {"fit": dps.GoodnessOfFit("region", [0.5, 0.25, 0.25])}
-    solution = dps.plan(schema, asked, budget=dps.PureDP(1), unit=unit).solve(
+    solution = dps.plan(schema, asked, budget=dps.PureDP(1)).solve(
         delta=0.02, of="fit", n=2_000, alpha=0.1
     )
     rows = pd.DataFrame({"region": ["north"] * 1_000 + ["south"] * 500 + ["east"] * 500})
     found = dps.release(solution.plan, rows, rng=1).accuracy("fit", alpha=0.1)
-    # Where the number of rows is noisy the bound grows with the mean: half of the rows are in one
-    # level here, a third of the simulated ones. Of 300 releases it was .0212 to .0225.
-    assert found.joint_radius.max() == pytest.approx(
-        0.02, rel=0.25 if unit == "add_remove" else 0.02
-    )
-    if unit == "replace":
-        assert found.joint_radius.max() <= 0.02
-
-
-def test_rounding_turns_no_hit_into_a_miss():
-    """A target that previews reach exactly is reached, though a sum of them is an ulp above."""
-    measure = measures.Delta(
-        measures.Subject(
-            alone(dps.PureDP(1)).strategy, ASKED["smoking"], "smoking", Likeness(), 0.05
-        )
-    )
-    assert measure.shortfall(0.010000000000000064, 0.01) == 0
-    assert measure.shortfall(0.01 * (1 + 1e-8), 0.01) > 0
+    assert 0.98 * 0.02 <= found.joint_radius.max() <= 0.02
 
 
 def test_the_level_of_the_interval_counts_and_progress_names_every_preview():
@@ -162,13 +150,9 @@ def test_the_level_of_the_interval_counts_and_progress_names_every_preview():
 # --- power
 
 
-@pytest.fixture
-def few(monkeypatch):
-    monkeypatch.setattr(measures, "RELEASES", 60)
-    monkeypatch.setattr(measures, "FEW_RELEASES", 15)
-
-
-def test_power_without_noise_is_that_of_the_textbook(few):
+def test_power_without_noise_is_that_of_the_textbook(monkeypatch):
+    monkeypatch.setattr(measures, "RELEASES", 24)
+    monkeypatch.setattr(measures, "FEW_RELEASES", 8)
     solution = alone(dps.PureDP(1)).solve(
         power=0.8, of="smoking", alternative=0.6, null=0.5, budget=dps.PureDP(1_000)
     )
@@ -177,30 +161,33 @@ def test_power_without_noise_is_that_of_the_textbook(few):
     assert solution.reached >= 0.8 > solution.below[1]
 
 
-def test_power_of_a_noisy_count_is_that_of_its_law(few):
+@pytest.mark.slow
+def test_power_of_a_noisy_count_is_that_of_its_law():
     """At n = 2000 and a shift of 200 rows the noise decides; sampling adds its variance."""
     solution = alone(dps.ZCDP(1)).solve(
         power=0.5, of="smoking", alternative=0.6, null=0.5, n=2_000
     )  # half of the power: the shift is 1.96 standard errors
     error = 200 / stats.norm.ppf(0.975)
     rho = 1 / (2 * (error**2 - 2_000 * 0.25))
-    assert float(solution.budget.rho) == pytest.approx(rho, rel=0.35)
+    assert float(solution.budget.rho) == pytest.approx(rho, rel=0.2)
 
 
-def test_the_power_of_the_solution_is_that_of_all_releases(monkeypatch, few):
-    """Few releases find where it is; all of them are inferred at some four values."""
-    inferred = []
-
-    def recorded(analysis, release, name, null, term):
-        inferred.append((release.budget, release.n))
-        return pvalue_in(analysis, release, name, null, term)
-
-    monkeypatch.setattr(measures, "pvalue_in", recorded)
-    plan = alone(dps.PureDP(1))
-    solution = plan.solve(power=0.8, of="smoking", alternative=0.56, null=0.5, n=1_000)
-    assert len(inferred) <= 8 * measures.RELEASES
-    assert inferred.count((solution.budget, solution.n)) >= measures.RELEASES
-    assert solution.reached >= 0.8 > solution.below[1]
+def test_a_pvalue_needs_a_hypothesis_and_a_term(plan):
+    rows = dps.pretend(SCHEMA, 500, rng=0)
+    release = dps.release(plan, rows, m=300, rng=0)
+    assert pvalue_of(release.infer("smoking"), "smoking", 0.5, None) == (
+        release.infer("smoking").test(0.5).pvalue
+    )
+    assert pvalue_of(release.infer("fit"), "fit", None, None) == release.infer("fit").pvalue
+    for name, null, term, sentence in (
+        ("smoking", None, None, "needs null="),
+        ("fit", 0.2, None, "has its own hypothesis; drop null="),
+        ("line", None, None, "several terms; give term=, one of ['Intercept', 'x']"),
+        ("line", None, "z", "not 'z'"),
+        ("fit", None, "x", "single test; drop term='x'"),
+    ):
+        with pytest.raises(dps.RequestError, match=re.escape(sentence)):
+            pvalue_of(release.infer(name), name, null, term)
 
 
 def test_rows_follow_the_alternative():
@@ -223,85 +210,12 @@ def test_rows_follow_the_alternative():
             assert shares[0] == pytest.approx(0.25 * shares.sum())
 
 
-@pytest.fixture(scope="module")
-def like(plan):
-    rng = np.random.default_rng(1)
-    x = rng.uniform(size=4_000)
-    rows = {
-        "smoker": rng.uniform(size=4_000) < 0.5,
-        "region": rng.choice(["north", "south", "east"], 4_000),
-        "x": x,
-        "y": (0.4 * x + rng.normal(0.3, 0.15, 4_000)).clip(0, 1),
-    }
-    return dps.release(plan.costing(dps.PureDP(100)), pd.DataFrame(rows), rng=1, m=2_000)
-
-
-def test_each_analysis_has_its_own_pvalue(like):
-    def pvalue(name, null=None, term=None):
-        return pvalue_of(like.infer(name), name, null, term)
-
-    assert pvalue("smoking", 0.5) == like.infer("smoking").test(0.5).pvalue
-    assert pvalue("gap") == like.infer("gap").test().pvalue
-    assert pvalue("fit") == like.infer("fit").pvalue < 0.05
-    assert pvalue("link") == like.infer("link").pvalue
-    assert pvalue("mean", 0.3) == like.infer("mean").test(0.3).pvalue
-    assert pvalue("line", term="x") == like.infer("line").pvalues["x"] < 1e-4
-    assert pvalue("pair") == like.infer("pair").test(0).pvalue < 1e-3
-    for name, null, term, sentence in (
-        ("smoking", None, None, "needs null="),
-        ("fit", 0.2, None, "has its own hypothesis; drop null="),
-        ("line", None, None, "several terms; give term=, one of ['Intercept', 'x']"),
-        ("line", None, "z", "not 'z'"),
-        ("fit", None, "x", "single test; drop term='x'"),
-    ):
-        with pytest.raises(dps.RequestError, match=re.escape(sentence)):
-            pvalue(name, null, term)
-    several = like.infer(dps.Marginals(["region"], degree=1))
-    with pytest.raises(dps.RequestError, match="no single test"):
-        pvalue_of(several, "tables", None, None)
-
-
-def test_the_width_is_that_of_a_named_term(plan):
-    usual = plan.solve(width=0.2, of="line", n=2_000)
-    named = plan.solve(width=0.2, of="line", term="x", n=2_000)
-    assert usual.details == named.details == "noise-aware 0.95 interval of 'x'"
-    assert named.reached == usual.reached
-    assert usual.note == "Note: the width is that of 'x'; for another give term=, one of " + (
-        "['Intercept', 'x']"
-    )
-    assert named.note == ""
-    with pytest.raises(dps.RequestError, match=r"; the width is that of 'x'; for another give"):
-        plan.solve(width=1e-6, of="line", n=2_000)
-    other = plan.solve(width=0.2, of="line", term="Intercept", n=2_000)
-    assert other.details == "noise-aware 0.95 interval of 'Intercept'"
-    widths = other.plan.preview(2_000).widths().set_index(["analysis", "term"])["width"]
-    assert other.reached == pytest.approx(widths["line", "Intercept"], rel=0.15)  # more releases
-    asked = {"cells": dps.Marginals(["region", "smoker"])}
-    cells = dps.plan(SCHEMA, asked, budget=dps.PureDP(1))
-    assert cells.solve(width=0.1, of="cells", n=900).details.endswith(", median of 6 terms")
-    for of, term, sentence in (
-        ("line", "z", "'line' has no interval of a term 'z'; its terms: ['Intercept', 'x']"),
-        ("fit", "x", "'fit' has no interval of a term 'x'; drop term="),
-    ):
-        with pytest.raises(dps.RequestError, match=re.escape(sentence)):
-            plan.solve(width=0.2, of=of, term=term, n=2_000)
-
-
-def test_rows_out_of_reach_and_budgets_that_always_suffice(monkeypatch):
+def test_rows_out_of_reach_and_budgets_that_always_suffice():
     asked = {"half": dps.Quantile("x", 0.5)}
     schema = dps.Schema([dps.Number("x", 0, 10, edges=[2, 4, 6, 8], missing=0)])
     plan = dps.plan(schema, asked, budget=dps.PureDP(1))
-    finer = "end at declared edges, here 2 apart: declare finer edges of 'x' in the schema, or ask"
-    starts = {
-        None: "not even n = 1000000000 gives 'half' a width of 0.5",
-        1_000: "it gives 2; no number of rows would do with the plan's own budget",
-    }
-    for rows, start in starts.items():
-        with pytest.raises(dps.RequestError) as caught:
-            plan.solve(width=0.5, of="half", n=rows)
-        assert start in str(caught.value)
-        assert f"{finer} for a larger width" in str(caught.value)
-        assert "sampling alone" not in str(caught.value)
+    with pytest.raises(dps.RequestError, match=r"not even n = 10+ .*finer edges of 'x'"):
+        plan.solve(width=0.5, of="half")
     with pytest.raises(dps.RequestError, match="; ask for a larger delta"):
         plan.solve(delta=1e-12, of="half")
     wide = alone(dps.PureDP(1)).solve(width=1.5, of="smoking", n=100)
@@ -317,17 +231,13 @@ def test_refusals_are_one_sentence(plan, monkeypatch):
         ({"width": 0.1, "delta": 0.1}, "exactly one of .*; got width=, delta="),
         ({"width": 0.1, "of": "nobody"}, r"of= must name an analysis .*'smoking'.*; got 'nobody'"),
         ({"width": -1}, "width must be a positive number, got -1"),
-        ({"width": [0.1, 0.2]}, "width must be a positive number"),
         ({"width": 0.1, "alpha": 0.9}, "did you mean alpha=0.1"),
-        ({"width": 0.1, "method": "exact"}, "method"),
         ({"delta": 0.1, "method": "certified"}, "method= belongs to width=; drop it for delta="),
         ({"width": 0.1, "null": 0.5}, "null= belongs to power="),
-        ({"width": 0.1, "n": 0}, "number of rows n must be a positive whole number"),
         ({"width": 0.1, "budget": dps.PureDP(1)}, "not both; to see the widths"),
         ({"width": 0.1, "n": None, "budget": dps.ZCDP(1)}, "plan's own kind.*dps.PureDP"),
         ({"power": 0.8}, "needs alternative=, an effect size, or like="),
         ({"power": 0.04, "alternative": 0.2}, "power=0.04 is out of range: more than alpha=0.05"),
-        ({"power": 0.995, "alternative": 0.6, "null": 0.5}, "and at most 0.99, as it is the share"),
         ({"power": 0.8, "alternative": 1.2}, r"alternative of a Proportion is in .*; got 1.2"),
         ({"power": 0.8, "alternative": 2, "of": "gap"}, "or both risks; got 2"),
         ({"power": 0.8, "alternative": 0.2, "of": "mean"}, r"for dps.Mean\('x'\) give like="),
@@ -341,9 +251,17 @@ def test_refusals_are_one_sentence(plan, monkeypatch):
             {"power": 0.8, "alternative": 0.5, "null": 0.5},
             "alternative=0.5 is the null hypothesis itself, which the test rejects with prob",
         ),
-        ({"power": 0.8, "alternative": [0.3, 0.3], "of": "gap"}, "is the null hypothesis itself"),
-        ({"power": 0.8, "alternative": 0.2, "null": 0.2, "of": "gap"}, "null hypothesis itself"),
-        ({"power": 0.8, "alternative": [0.5, 0.25, 0.25], "of": "fit"}, "hypothesis itself"),
     ):
         with pytest.raises(dps.RequestError, match=sentence):
             plan.solve(**{"of": "smoking", "n": 1_000, **options})
+
+
+def test_rounding_turns_no_hit_into_a_miss():
+    """A target that previews reach exactly is reached, though a sum of them is an ulp above."""
+    measure = measures.Delta(
+        measures.Subject(
+            alone(dps.PureDP(1)).strategy, ASKED["smoking"], "smoking", Likeness(), 0.05
+        )
+    )
+    assert measure.shortfall(0.010000000000000064, 0.01) == 0
+    assert measure.shortfall(0.01 * (1 + 1e-8), 0.01) > 0

@@ -7,12 +7,8 @@ from scipy import stats
 import dpstats as dps
 from dpstats.errors import RequestError
 from dpstats.families.tables.cells import Partition
-from dpstats.planning.previews.invented import generator
-from dpstats.planning.previews.likeness import Likeness
-from dpstats.planning.previews.pretended import PretendRows
 from dpstats.planning.survey import Guess, best_cap, cap_errors, contrast_plans
 from dpstats.privacy.neighbours import Neighbours
-from dpstats.schema.design import STEPS
 
 UNITS = {h: list(range(m)) for h, m in enumerate([2, 2, 3, 4, 5, 8] * 5)}
 BUDGETS = [dps.PureDP(1), dps.ApproxDP(1, 1e-6)]
@@ -28,8 +24,7 @@ def planned(budget=BUDGETS[0], unit="add_remove", analyses=None, **options):
     return dps.plan(schema, asked, budget=budget, unit=unit, n=N)
 
 
-@pytest.mark.parametrize("unit", RELATIONS)
-@pytest.mark.parametrize("budget", BUDGETS, ids=["pure", "approx"])
+@pytest.mark.parametrize(("budget", "unit"), list(zip(BUDGETS, RELATIONS, strict=True)))
 def test_the_planned_noise_is_that_of_the_plan(budget, unit):
     """Of a share of .15 and weights whose mean is that of capped lognormal ones."""
     plan = planned(budget, unit)
@@ -37,7 +32,7 @@ def test_the_planned_noise_is_that_of_the_plan(budget, unit):
     (expected,) = contrast_plans(plan.strategy, plan.analyses, N).values()
     design, share = plan.schema.design, 0.15
     sigma = np.sqrt(np.log(1 + 0.7**2))
-    u = np.exp(sigma * stats.norm.ppf((np.arange(200_000) + 0.5) / 200_000) - sigma**2 / 2)
+    u = np.exp(sigma * stats.norm.ppf((np.arange(20_000) + 0.5) / 20_000) - sigma**2 / 2)
     capped = np.minimum(u, design.cap / design.mean)
     total = N * capped.mean() * design.mean / design.unit_weight
     slopes = np.array([1 - share, -share]) / total
@@ -66,19 +61,27 @@ def test_no_other_number_of_contrasts_or_share_is_planned_to_be_shorter(budget, 
     y = Partition.of(plan.schema.columns[:1], {"y": [False, True], "not y": [True, False]})
     guess = Guess.of(y, budget.total, design, budget, neighbours, N)
     best = guess.plan(design, 2)
-    for count in range(1, design.pairs.count + 1):
-        for share in np.arange(0.1, 0.96, 0.05):
-            noise = guess.x / (1 - share) ** guess.power
-            spread = count * guess.ratio * guess.x / share**guess.power
-            df = min(max(count * ((1 + noise) / (1 + spread)) ** 2, 1), count)
-            width = stats.t.ppf(0.975, df) * np.sqrt(1 + noise) / stats.norm.ppf(0.975)
-            assert width >= 0.999 * best.width
+    count = np.arange(1, design.pairs.count + 1)[:, None]
+    share = np.arange(0.1, 0.96, 0.05)
+    noise = guess.x / (1 - share) ** guess.power
+    spread = count * guess.ratio * guess.x / share**guess.power
+    df = np.clip(count * ((1 + noise) / (1 + spread)) ** 2, 1, count)
+    widths = stats.t.ppf(0.975, df) * np.sqrt(1 + noise) / stats.norm.ppf(0.975)
+    assert widths.min() >= 0.999 * best.width
+
+
+def test_a_declared_design_effect_is_used_where_intervals_are_planned_shorter():
+    noisy, precise = (planned(dps.PureDP(epsilon), deff=2) for epsilon in (0.1, 10))
+    assert precise.strategy.contrasts
+    assert not noisy.strategy.contrasts
+    (expected,) = contrast_plans(noisy.strategy, noisy.analyses, N).values()
+    assert (expected.count, expected.degrees_of_freedom) == (0, np.inf)
 
 
 def test_the_cap_has_the_least_planned_error():
     design = dps.Design("w", mean=3, cv=0.7, strata="h", unit="u", units=UNITS)
     caps = []
-    for epsilon in (0.1, 1, 10):
+    for epsilon in (0.1, 10):
         given = (dps.PureDP(epsilon), Neighbours("replace"), N, 2)
         cap = best_cap(design, *given)
         errors = cap_errors(design, np.array([cap, 0.9 * cap, 1.1 * cap]), *given)
@@ -91,50 +94,7 @@ def test_the_cap_has_the_least_planned_error():
     assert best_cap(limited, dps.PureDP(10), Neighbours("replace"), N, 1) == 4
 
 
-def test_a_cap_that_is_above_all_weights_has_no_bias():
-    design = dps.Design("w", mean=1, cv=0.5, cap=2, high=2, unit="u", units=list(range(50)))
-    every, budget = Partition((), (b"\x01",), ("all",)), dps.PureDP(1)
-    neighbours = Neighbours("replace", copies=STEPS)
-    guess = Guess.of(every, budget.total, design, budget, neighbours, N)
-    assert guess.cut == 0
-    assert guess.sampling == pytest.approx(np.sqrt(2 * (1 + 0.5**2) * 0.15 * 0.85 / N))
-
-
-def test_a_declared_design_effect_is_used_where_intervals_are_planned_shorter():
-    noisy, precise = (planned(dps.PureDP(epsilon), deff=2) for epsilon in (0.1, 10))
-    assert not noisy.strategy.contrasts
-    assert precise.strategy.contrasts
-    (expected,) = contrast_plans(noisy.strategy, noisy.analyses, N).values()
-    assert (expected.count, expected.degrees_of_freedom) == (0, np.inf)
-
-
-def test_simulated_contrasts_have_the_sampling_variance_of_the_plan():
-    """Also where some stand for three units: sums of squares times what these count."""
-    plan = planned(dps.PureDP(10))
-    (contrasts,) = (p.block for p in plan.strategy.contrasts)
-    assert set(contrasts.factors) == {1, 1.5}
-    tables = 150
-    codes, density = Likeness().points(plan.columns, generator(0))
-    generators = [generator((seed, 2)) for seed in range(tables)]
-    rows, design = PretendRows(plan.strategy, codes, density, generators), plan.schema.design
-    share = density @ codes["y"]
-    slopes = np.array([1 - share, -share])
-    squares = []
-    for table in range(tables):
-        sums = rows.table(table, N, 1024)[2][2:]
-        z = sums.reshape(contrasts.count, 2) @ slopes
-        squares.append(contrasts.factors @ z**2)
-    y, budget = contrasts.base, plan.budget
-    guess = Guess.of(y, budget.total, design, budget, plan.neighbours, N)
-    total = rows.table(0, N)[2][:2].sum()
-    variance = (guess.sampling * total) ** 2 * share * (1 - share) / (0.15 * 0.85)
-    error = np.std(squares) / np.sqrt(tables)
-    assert abs(np.mean(squares) - variance) < 3 * error + 0.01 * variance
-    assert error < 0.03 * variance
-
-
-@pytest.mark.parametrize("unit", RELATIONS)
-@pytest.mark.parametrize("budget", BUDGETS, ids=["pure", "approx"])
+@pytest.mark.parametrize(("budget", "unit"), list(zip(BUDGETS, RELATIONS, strict=True)))
 def test_previewed_widths_are_about_the_planned_ones(budget, unit):
     plan = planned(budget, unit)
     (width,) = plan.preview(like=dps.Guesses(shares={"y": 0.15})).widths()["width"]
@@ -146,41 +106,13 @@ def test_previewed_widths_are_about_the_planned_ones(budget, unit):
     assert 0.75 < ratio < 1.35
 
 
-def test_a_plan_and_its_preview_say_what_contrasts_get():
-    plan = planned(analyses={"y": dps.Proportion("y"), "g": dps.Marginals(["g"], 1)})
-    preview = " ".join(str(plan.preview()).split())
-    text = " ".join(str(plan).split())
-    for expected in contrast_plans(plan.strategy, plan.analyses, N).values():
-        assert f"{expected.count} contrasts of u with {expected.share:.0%} of its share" in preview
-        assert f"planned {expected.width:.2f} times as wide as without noise" in preview
-    cap = plan.schema.design.cap
-    assert f"Cap of the weights {cap:.4g}: planned error of a share 0.0" in preview
-    assert "Contrasts between units: " in text
-    scale = max(plan.strategy.scales_of(plan.blocks[0])) / plan.schema.design.coded_mean
-    assert f"{scale:.4g} rows on every function" in text
-
-
-def test_curves_and_least_budgets_are_of_weighted_sums():
+def test_curves_and_least_budgets_are_of_weighted_sums(few_releases):
     plan = planned()
-    frame = plan.curve(of="y", budgets=[0.5, 1, 4]).to_frame()
+    frame = plan.curve(of="y", budgets=[0.5, 1]).to_frame()
     widths = frame["width"].to_numpy()
     assert np.all(np.diff(widths) < 0)
     solved = plan.solve(of="y", width=float(widths[1]))
     assert 0.9 < float(solved.plan.budget.total) < 1.1
-
-
-def test_regressions_are_previewed_with_contrasts_of_their_scores():
-    design = dps.Design("w", mean=3, cv=0.7, strata="h", unit="u", units=UNITS)
-    columns = [dps.Number(name, 0, 10, missing=0) for name in ("x", "z")]
-    schema = dps.Schema(columns, design=design)
-    plan = dps.plan(schema, {"fit": dps.OLS("z ~ x")}, budget=dps.PureDP(5), n=N)
-    assert plan.in_two_stages
-    preview = plan.preview()
-    assert np.all(np.isfinite(preview.widths()["width"]))
-    count = plan.strategy.contrasts[0].block.count
-    assert f"fit: {count} contrasts of u" in " ".join(str(preview).split())
-    widths = plan.curve(of="fit", budgets=[2, 5]).to_frame()["width"].to_numpy()
-    assert widths[0] > widths[1]
 
 
 def test_refusals_name_the_analysis_and_say_what_is_declared():

@@ -17,7 +17,6 @@ from dpstats.measured.measurements import Measurements
 from dpstats.planning.table_split import TableSplit
 
 EIGHT = (9, 16, 7, 15, 6, 5, 2, 2)  # levels of eight columns of Adult
-FOURTEEN = (100, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2)
 RHO = 0.014973
 
 
@@ -52,9 +51,7 @@ def test_the_noise_is_that_of_residual_planner():
         assert rms(split) == pytest.approx(published, abs=0.006)
 
 
-@pytest.mark.parametrize(("unit", "weights"), [
-    ("replace", "cells"), ("add_remove", "balanced"), ("replace", "max"), ("add_remove", "max"),
-])  # fmt: skip
+@pytest.mark.parametrize(("unit", "weights"), [("add_remove", "balanced"), ("replace", "max")])
 def test_a_general_solver_finds_nothing_better(unit, weights):
     """SLSQP from two starts on the convex program in r, all sets of differing columns."""
     split = TableSplit(tables((3, 4, 2, 2), 2), unit, weights)
@@ -75,42 +72,6 @@ def test_a_general_solver_finds_nothing_better(unit, weights):
     mine = split.value(split.shrinkage / (2 * split.precisions))
     assert (split.changes @ split.precisions).max() <= 1 + 1e-9
     assert mine <= 1.002 * best
-
-
-def test_balanced_weights_spare_the_small_tables():
-    """The largest sd of a cell under plain least squares is twice that of weighted ones."""
-    worst, error = {}, {}
-    for weights in ("cells", "balanced", "max"):
-        split = TableSplit(tables(FOURTEEN, 2), "add_remove", weights)
-        worst[weights], error[weights] = float(np.sqrt(variances(split).max())), rms(split)
-    assert worst["max"] < 0.6 * worst["balanced"] < 0.35 * worst["cells"]
-    assert error["cells"] < error["balanced"] < 1.1 * error["cells"]
-    assert error["balanced"] < error["max"]
-
-
-@pytest.mark.parametrize(("unit", "weights"), [
-    ("replace", "cells"), ("add_remove", "balanced"), ("replace", "max"), ("add_remove", "max"),
-])  # fmt: skip
-def test_laplace_shares_beat_random_starts_also_over_margins(unit, weights):
-    asked = tables((5, 3, 2), 2)
-    split = TableSplit(asked, unit, weights)
-    mine = split.value(1 / (split.seen @ split.shares("laplace") ** 2))
-    rng = np.random.default_rng(0)
-    margins = TableSplit([*asked, *tables((5, 3, 2), 1)], unit, weights)
-    for _ in range(5):
-        logs = rng.normal(size=margins.seen.shape[1])
-        for power in (1, 8, 64) if weights == "max" else (1,):
-
-            def loss(x, power=power):
-                shares = np.exp(x - x.max())
-                each = split.spread @ (1 / (margins.seen @ (shares / shares.sum()) ** 2))
-                own = np.log(each * split._first_weights)
-                return own.max() + np.log(np.sum(np.exp(power * (own - own.max())))) / power
-
-            logs = minimize(loss, logs, method="L-BFGS-B").x
-        shares = np.exp(logs - logs.max())
-        other = split.value(1 / (margins.seen @ (shares / shares.sum()) ** 2))
-        assert mine <= 1.02 * other  # of a variance: 1.01 of its root
 
 
 @pytest.mark.parametrize(("columns", "residual"), [(16, True), (17, False)])
@@ -151,12 +112,6 @@ def test_a_plan_spends_its_budget_exactly_and_comes_back(budget):
         assert [len(b.columns) for b in made.published.blocks][:3] == [2, 2, 2]
 
 
-def test_tables_get_together_what_an_equal_split_gives_them():
-    asked = {"m": dps.Marginals(["a", "b", "c"]), "x": dps.Mean("x")}
-    equal, shared = plan(asked, weights="equal"), plan(asked)
-    assert equal.blocks[-1] == shared.blocks[-1]  # the moments of x
-
-
 def test_tables_that_are_needed_as_measured_or_overlap_with_none_stay_whole():
     asked = {
         "m": dps.Marginals(["a", "b", "c"]),
@@ -181,16 +136,8 @@ def test_shares_and_weights_exclude_each_other():
         plan(asked, weights="optimal")
 
 
-def test_an_edited_list_of_tables_is_refused():
-    plain = plan({"m": dps.Marginals(["a", "b", "c"])}).to_dict()
-    plain["tables"] = plain["tables"][:-1]
-    with pytest.raises(RequestError, match="residuals of its tables"):
-        dps.Plan.from_dict(plain)
-
-
 @pytest.mark.parametrize(("budget", "unit", "weights"), [
-    (dps.ZCDP(0.1), "replace", "balanced"), (dps.ZCDP(0.1), "add_remove", "cells"),
-    (dps.PureDP(1), "replace", "cells"), (dps.PureDP(1), "add_remove", "balanced"),
+    (dps.ZCDP(0.1), "add_remove", "cells"), (dps.PureDP(1), "replace", "balanced"),
 ], ids=str)  # fmt: skip
 def test_no_other_share_of_the_tables_has_less_noise(budget, unit, weights):
     """`allocation="optimal"` beside a condition and moments: the weighted sum of all variances."""
@@ -228,6 +175,6 @@ def test_no_other_share_of_the_tables_has_less_noise(budget, unit, weights):
         weight = sizes ** (-0.5 if weights == "balanced" else 0.0)
         return float(np.repeat(weight, sizes) @ answer(held, plan.published).noise_variances)
 
-    moves = [min(spent["tables"], spent["family"]) * Fraction(i, 20) for i in range(-16, 17, 2)]
+    moves = [min(spent["tables"], spent["family"]) * Fraction(i, 20) for i in range(-16, 17, 4)]
     assert weighted(Fraction(0)) <= 1.003 * min(map(weighted, moves))
     assert plan.cost() == budget.total

@@ -21,7 +21,7 @@ SCHEMA = dps.Schema([
 CELLS = 3 * 2 * 3
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(
     m=st.integers(1, 40),
     widths=st.lists(st.sampled_from([1, 2, 5, 2**21, 2**40]), min_size=1, max_size=6),
@@ -59,23 +59,13 @@ def test_stratified_puts_the_exact_reference_weight_in_every_cell():
     np.testing.assert_allclose(cell_weights(histogram), expected, rtol=1e-12)
 
 
-def test_classes_are_what_the_family_tells_apart():
-    rng = np.random.default_rng(2)
-    candidates = Uniform().draw_candidates(3000, SCHEMA, None, rng, stratified=True)
-    table = dps.Family((Cells.table(SCHEMA, ["colour", "age"]),))
-    seen = seen_by(table, candidates)
-    assert len(seen.reference) == 9  # not by smoker, and by age only through its bins
-    moments = dps.Family((Cells.table(SCHEMA, ["colour"]), Moments.of(SCHEMA, ["age"])))
-    assert len(seen_by(moments, candidates).reference) == 3 * 21
-
-
 def test_spread_keeps_every_mean_and_the_reference_inside_a_class():
     for stratified in [True, False]:
         rng = np.random.default_rng(3)
         family = dps.Family((Cells.table(SCHEMA, ["colour"]), Moments.of(SCHEMA, ["age"])))
         candidates = Uniform().draw_candidates(400, SCHEMA, None, rng, stratified=stratified)
         seen = seen_by(family, candidates)
-        assert len(seen.reference) < candidates.size
+        assert len(seen.reference) <= 3 * 21  # not by smoker
         np.testing.assert_allclose(seen.spread(seen.reference), candidates.weights, rtol=1e-12)
         density = rng.dirichlet(np.ones(len(seen.reference)))
         weights = seen.spread(density)

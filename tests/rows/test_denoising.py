@@ -36,24 +36,15 @@ def true_counts(kind, seed=0):
     return N * (flat * chances) @ flat.T * BETWEEN, N * flat @ chances
 
 
-def noisy(kind, seed, sd=None):
+def noisy(kind, seed):
     """Tables with normal noise, and their cells without it."""
-    truth, margins = true_counts(kind)
-    sd = SD[kind] if sd is None else sd
+    (truth, margins), sd = true_counts(kind), SD[kind]
     noise = np.triu(np.random.default_rng(seed).normal(0, sd, truth.shape)) * BETWEEN
     tables = PairTables(
         truth + noise + noise.T, np.where(BETWEEN, sd, 1.0), np.maximum(margins, 0.5),
         LEVELS.column, BETWEEN, N,
     )  # fmt: skip
     return tables, truth
-
-
-def estimates(tables):
-    return {
-        "independent": tables.independent(),
-        "sparse": tables.denoised_cells(),
-        "factor": tables.low_rank(),
-    }
 
 
 class Simulated:
@@ -74,7 +65,8 @@ class Simulated:
         tables = PairTables(
             counts + counts.T, own.deviations, own.margins, own.column, own.used, own.n
         )
-        return np.array([found[UPPER] for found in estimates(tables).values()])
+        found = tables.independent(), tables.denoised_cells(), tables.low_rank()
+        return np.array([estimate[UPPER] for estimate in found])
 
     def blend(self, step=MOVED):
         found, freedom = self.estimates(self.values), 0.0
@@ -104,16 +96,11 @@ def test_the_blend_is_about_as_good_as_the_best_of_its_members(kind):
     assert weight > 0.6
 
 
-def noisy_levels(sd, seed=3):
+def test_levels_sum_to_the_rows_and_lose_noise():
     """Two columns of ten equally likely levels and one nearly constant of 40, with noise."""
     truth = np.concatenate([np.full(20, N / 10), [N - 390.0], np.full(39, 10.0)])
     column = np.repeat([0, 1, 2], [10, 10, 40])
-    noise = np.random.default_rng(seed).normal(0, sd, len(truth))
-    return truth, truth + noise, column
-
-
-def test_levels_sum_to_the_rows_and_lose_noise():
-    truth, counts, column = noisy_levels(sd=200.0)
+    counts = truth + np.random.default_rng(3).normal(0, 200.0, len(truth))
     found = denoising.denoised_levels(counts, np.full(60, 200.0), column, N)
     np.testing.assert_allclose(np.bincount(column, found), N)
     assert found.min() >= 0

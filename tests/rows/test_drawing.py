@@ -1,14 +1,12 @@
 """Rows from weights: counts, their law, and the exchanges."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 import dpstats as dps
 from dpstats.families.tables.cells import tables_of_degree
-from dpstats.rows import drawing
 from dpstats.rows.drawing import draw_counts, random_order, systematic
 
 SCHEMA = dps.Schema([
@@ -26,10 +24,6 @@ def misfit(counts, weights):
     return float(np.sum(VALUES.average(counts / counts.sum() - weights / weights.sum()) ** 2))
 
 
-def without_exchanges(monkeypatch):
-    monkeypatch.setattr(drawing, "MAX_ROUNDS", 0)
-
-
 weights_of_any_shape = st.builds(
     lambda seed, shape: np.random.default_rng(seed).dirichlet(np.full(M, shape)),
     st.integers(0, 2**32 - 1),
@@ -37,24 +31,16 @@ weights_of_any_shape = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(weights=weights_of_any_shape, k=st.sampled_from([1, 2, 7, 60, 1000, 10**7]))
-def test_systematic_counts(weights, k):
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        without_exchanges(monkeypatch)
-        counts = draw_counts(weights, k, "systematic", VALUES, np.random.default_rng(3))
-    assert counts.dtype == np.int64
-    assert counts.sum() == k
-    assert np.all(counts >= 0)
-    assert np.all(np.abs(counts - k * weights) < 1 + 1e-6)
-
-
-@settings(max_examples=40)
-@given(weights=weights_of_any_shape, k=st.sampled_from([1, 2, 7, 60, 1000]))
-def test_exchanges_never_increase_the_misfit(weights, k):
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        without_exchanges(monkeypatch)
-        plain = draw_counts(weights, k, "systematic", VALUES, np.random.default_rng(5))
+def test_systematic_counts_and_exchanges_that_never_increase_the_misfit(weights, k):
+    plain = systematic(weights, k, np.random.default_rng(5))
+    assert plain.dtype == np.int64
+    assert plain.sum() == k
+    assert np.all(plain >= 0)
+    assert np.all(np.abs(plain - k * weights) < 1 + 1e-6)
+    if k > 1000:
+        return
     exchanged = draw_counts(weights, k, "systematic", VALUES, np.random.default_rng(5))
     assert misfit(exchanged, weights) <= misfit(plain, weights)
     np.testing.assert_array_equal(exchanged[weights == 0], 0)
@@ -63,7 +49,7 @@ def test_exchanges_never_increase_the_misfit(weights, k):
 def test_exchanges_help_systematic_rows_too():
     """At k = 200 they take off more than half of what equal steps leave, a tenth at least."""
     left = []
-    for seed in range(20):
+    for seed in range(8):
         weights = np.random.default_rng(seed).dirichlet(np.full(M, 0.5))
         plain = systematic(weights, 200, np.random.default_rng(6))
         exchanged = draw_counts(weights, 200, "systematic", VALUES, np.random.default_rng(6))
@@ -72,29 +58,27 @@ def test_exchanges_help_systematic_rows_too():
     assert max(left) < 0.9
 
 
-def test_one_row_falls_on_each_candidate_with_its_weight(monkeypatch):
-    """4,000 single rows against the weights: a right sampler fails once in a million runs."""
+def test_one_row_falls_on_each_candidate_with_its_weight():
+    """4,000 single rows against the weights, seeded."""
     weights = np.random.default_rng(0).dirichlet(np.full(M, 2.0))
     rng = np.random.default_rng(1)
-    without_exchanges(monkeypatch)
-    for draw in ("systematic", "iid"):
-        total = sum(draw_counts(weights, 1, draw, VALUES, rng) for _ in range(4_000))
-        assert stats.chisquare(total, 4_000 * weights).pvalue > 1e-6
+    total = sum(systematic(weights, 1, rng) for _ in range(4_000))
+    assert stats.chisquare(total, 4_000 * weights).pvalue > 1e-6
 
 
 def test_independent_rows_follow_the_multinomial():
-    """Means, variances and covariances of 4,000 samples of 50 rows; five standard errors."""
+    """Means, variances and covariances of 2,000 samples of 50 rows; five standard errors."""
     weights = np.random.default_rng(0).dirichlet(np.full(M, 2.0))
     rng = np.random.default_rng(2)
-    counts = np.array([draw_counts(weights, 50, "iid", VALUES, rng) for _ in range(4000)])
+    counts = np.array([draw_counts(weights, 50, "iid", VALUES, rng) for _ in range(2000)])
     variance = 50 * weights * (1 - weights)
-    error = (counts.mean(axis=0) - 50 * weights) / np.sqrt(variance / 4000)
+    error = (counts.mean(axis=0) - 50 * weights) / np.sqrt(variance / 2000)
     assert np.abs(error).max() < 5
     chi_square = ((counts - 50 * weights) ** 2 / (50 * weights)).sum(axis=1)
-    assert abs(chi_square.mean() - (M - 1)) < 5 * chi_square.std() / np.sqrt(4000)
+    assert abs(chi_square.mean() - (M - 1)) < 5 * chi_square.std() / np.sqrt(2000)
     pair = np.cov(counts[:, 0], counts[:, 1])[0, 1]
     expected = -50 * weights[0] * weights[1]
-    assert abs(pair - expected) < 5 * np.sqrt(variance[0] * variance[1] / 4000)
+    assert abs(pair - expected) < 5 * np.sqrt(variance[0] * variance[1] / 2000)
 
 
 def test_rows_come_in_random_order():

@@ -55,10 +55,10 @@ def independent(family, deviation, m=N, seed=1):
     return LogLinearFit(sampler, deviations, codes, truth / deviations, none, none), truth
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-@pytest.mark.parametrize("deviation", [1e-5, 1.0])
-def test_means_of_equal_rows_are_the_wanted_ones(family, deviation):
+@pytest.mark.parametrize(("name", "deviation"), [("tables", 1e-5), ("moments", 1), ("mixed", 1)])
+def test_means_of_equal_rows_are_the_wanted_ones(name, deviation):
     """Within the error of less than a row per function, for a target that rows of a model have."""
+    family = FAMILIES[name]
     fit, truth = independent(family, deviation)
     own = family.evaluate(fit.codes).average(np.full(N, 1 / N))
     wanted = own + 0.3 * (truth - own)
@@ -87,19 +87,9 @@ def test_chosen_rows_are_of_the_model_unless_they_miss_by_more_than_noise(deviat
     assert of_model == (deviation > 1 / N)
 
 
-def test_a_target_out_of_reach_leaves_rows_that_are_not_alike():
-    """Negative counts, and moments that no rows have."""
-    fit, truth = independent(FAMILIES["mixed"], 0.001)
-    impossible = truth + 0.05 * np.where(np.arange(len(truth)) % 2, 1, -1)
-    found = exchanged(fit, impossible / 0.001, np.random.default_rng(0))
-    for column in SCHEMA:
-        shares = np.bincount(found[column.name] - found[column.name].min()) / N
-        assert shares.max() < 0.95
-
-
-@pytest.mark.parametrize("joint", [False, True])
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-def test_distances_of_points(family, joint):
+@pytest.mark.parametrize(("name", "joint"), [("tables", False), ("mixed", False), ("mixed", True)])
+def test_distances_of_points(name, joint):
+    family = FAMILIES[name]
     points = rows(n=600)
     scales = np.random.default_rng(0).uniform(1, 3, family.size)
     products = Products(family.evaluate(points), scales, joint=joint)

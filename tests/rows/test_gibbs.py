@@ -90,17 +90,17 @@ def test_the_conditionals_are_those_of_the_model_by_brute_force():
         ours = np.exp(logs - logs.max(axis=1, keepdims=True))
         ours /= ours.sum(axis=1, keepdims=True)
         others = [n for n in SCHEMA.names if n != name]
-        for i in range(0, len(EVERY), 41):
+        for i in range(0, len(EVERY), 83):
             same = np.all([CODES[n] == CODES[n][i] for n in others], axis=0)
             brute = chances[same] / chances[same].sum()  # in increasing order of the codes
             np.testing.assert_allclose(ours[i], brute, atol=5e-4)  # rows in a ball are rounded
 
 
 def test_sweeps_leave_the_model_invariant():
-    """40,000 exact draws, three sweeps: still the model (chi-square at 1e-6), and they moved."""
+    """20,000 exact draws, three sweeps: still the model (chi-square at 1e-6), and they moved."""
     sampler, chances = model(1, size=0.7)
     rng = np.random.default_rng(2)
-    start = rng.choice(len(EVERY), 40_000, p=chances)
+    start = rng.choice(len(EVERY), 20_000, p=chances)
     points = {name: codes[start] for name, codes in CODES.items()}
     for _ in range(3):
         points = sampler.sweep(points, rng)
@@ -119,7 +119,7 @@ def goodness(points, chances):
     return stats.chisquare(observed, expected * observed.sum() / expected.sum()).pvalue
 
 
-@pytest.mark.parametrize("points", [3, 5, 33, 1025, 2**16 + 1])
+@pytest.mark.parametrize("points", [5, 2**16 + 1])
 def test_a_fine_grid_follows_its_truncated_normal(points):
     """exp(-a (u - 0.3)^2) on [-1, 1], from a uniform start, by its distribution function."""
     schema = dps.Schema([dps.Number("u", -1, 1, points=points, missing=0)])

@@ -29,64 +29,25 @@ def measured(counts):
     return NoisyBlock(block, np.full(block.size, 4.0), np.asarray(counts), np.zeros(block.size))
 
 
-def table(n=4000, seed=0):
-    rng = np.random.default_rng(seed)
-    return pd.DataFrame({
-        "colour": rng.choice(["red", "green", "blue"], size=n, p=[0.7, 0.2, 0.1]),
-        "smoker": rng.random(n) < 0.3,
-        "age": rng.integers(0, 101, size=n),
-    })  # fmt: skip
-
-
-def no_noise(scale, size):
-    return np.zeros(size, np.int64)
-
-
-def planned(**options):
-    analyses = {"colour": dps.Marginals(["colour"], 1), "old": dps.Proportion("age >= 65")}
-    reference = PerturbedHistogram(**options)
-    return dps.plan(
-        SCHEMA.select(["colour", "age"]), analyses, budget=dps.PureDP(1), reference=reference
-    )
-
-
-@pytest.mark.parametrize("counts", [np.full(CELLS, -3), np.zeros(CELLS, int)])
-def test_all_noise_negative_falls_back_to_uniform(counts):
-    reference = PerturbedHistogram()
+def test_all_noise_negative_falls_back_to_uniform():
+    reference, counts = PerturbedHistogram(), np.full(CELLS, -3)
     assert reference.cells(SCHEMA, measured(counts)) == (CELLS, None)
     assert "no noisy count" in reference.note(measured(counts))
     assert reference.note(measured(np.arange(CELLS))) is None
-    points = reference.draw(36_000, SCHEMA, measured(counts), np.random.default_rng(0))
+    points = reference.draw(9_000, SCHEMA, measured(counts), np.random.default_rng(0))
     bins = [SCHEMA[name].bins_of(points[name]) for name in SCHEMA.names]
     cell = np.ravel_multi_index(bins, (3, 2, 3))
     assert stats.chisquare(np.bincount(cell, minlength=CELLS)).pvalue > 1e-6
 
 
 def test_draws_follow_the_clipped_counts():
-    """50,000 draws; a right sampler fails once in a million runs."""
     counts = np.arange(-5, CELLS - 5)
-    points = PerturbedHistogram().draw(50_000, SCHEMA, measured(counts), np.random.default_rng(0))
+    points = PerturbedHistogram().draw(20_000, SCHEMA, measured(counts), np.random.default_rng(0))
     bins = [SCHEMA[name].bins_of(points[name]) for name in SCHEMA.names]
     found = np.bincount(np.ravel_multi_index(bins, (3, 2, 3)), minlength=CELLS)
     assert found[counts <= 0].sum() == 0
-    expected = 50_000 * counts[counts > 0] / counts[counts > 0].sum()
+    expected = 20_000 * counts[counts > 0] / counts[counts > 0].sum()
     assert stats.chisquare(found[counts > 0], expected).pvalue > 1e-6
-
-
-@pytest.mark.parametrize("share", [Fraction(1, 10), 0.75])
-def test_it_pays_its_own_share(share):
-    made = planned(share=share)
-    exact = Fraction(str(share)) if isinstance(share, float) else share
-    assert made.cost() == 1
-    assert made.reference_block.multiplier == 2 / exact  # L1 sensitivity 2, as in the paper
-    analyses = sum(p.block.sensitivity("replace").l1 / p.multiplier for p in made.blocks)
-    assert analyses == 1 - exact
-    without = dps.plan(made.schema, made.analyses, budget=dps.PureDP(1))
-    assert without.family.names == made.family.names  # nothing is dropped on its account
-    assert all(
-        mine.multiplier == plain.multiplier / (1 - exact)
-        for mine, plain in zip(made.blocks, without.blocks, strict=True)
-    )
 
 
 def test_it_is_measured_apart_with_its_own_noise_and_never_answers():
@@ -96,9 +57,14 @@ def test_it_is_measured_apart_with_its_own_noise_and_never_answers():
         asked.append((scale, size))
         return np.zeros(size, np.int64)
 
-    made = planned(share=Fraction(1, 4))
+    analyses = {"colour": dps.Marginals(["colour"], 1), "old": dps.Proportion("age >= 65")}
+    made = dps.plan(
+        SCHEMA.select(["colour", "age"]), analyses, budget=dps.PureDP(1),
+        reference=PerturbedHistogram(share=Fraction(1, 4)),
+    )  # fmt: skip
+    rows = pd.DataFrame({"colour": ["red", "blue"] * 2_000, "age": np.arange(4_000) % 101})
     with _noise_from(source):
-        held = dps.measure(made, table())
+        held = dps.measure(made, rows)
     assert asked[-1] == (8.0, 9)  # 2 / (1/4) on the 9 cells of colour x age
     assert held.reference.sums.sum() == 4000
     assert held.family.size == made.family.size == 4
@@ -108,21 +74,6 @@ def test_it_is_measured_apart_with_its_own_noise_and_never_answers():
     # the histogram holds this count too, with less noise; only the measured one may answer
     answers = release.answers(dps.Proportion("age >= 65").family(SCHEMA))
     assert answers.law(0).scale == pytest.approx(float(made.blocks[1].multiplier))
-
-
-def test_candidates_follow_the_private_table():
-    """Without noise the stratified candidates carry the private cell shares exactly."""
-    made = planned()
-    data = table()
-    with _noise_from(no_noise):
-        release = dps.synthesize(dps.measure(made, data), m=2000, k=4000, rng=0)
-    synthetic = release.to_frame()
-    joint = pd.crosstab(data["colour"], np.digitize(data["age"], [20, 65]), normalize=True)
-    found = pd.crosstab(
-        synthetic["colour"], np.digitize(synthetic["age"], [20, 65]), normalize=True
-    )
-    np.testing.assert_allclose(found.loc[joint.index], joint, atol=0.005)
-    assert release.accuracy().delta < 0.02
 
 
 def test_a_histogram_of_mostly_noise_is_refused_from_public_numbers():

@@ -5,7 +5,6 @@ seed. Independent columns are drawn from the one-way answers of the same measure
 """
 
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ BUDGETS = ("1/1000", "1/30", "1", "30", "1000", "1000000")
 FAMILIES = ("pairs", "one way", "triples", "pairs and moments", "some pairs")
 KINDS = ("independent", "determined", "chain", "empty levels")
 INDEPENDENT = 8  # draws of rows of independent columns
-FEW = (14, 36, 117, 123, 137, 140, 147, 155, 156, 159, 175, 191, 215)
+FEW = (36, 123, 137, 156, 175, 191)
 
 
 class Case:
@@ -104,59 +103,51 @@ class Case:
             strategy, sums + noise, np.zeros(len(sums)), reference, not_private=True
         )
 
-    @cached_property
-    def pairs(self):
-        """The tables of two columns, or None."""
-        blocks = [
-            block
-            for block in self.measurements.published.blocks
-            if isinstance(block, Table) and len(block.columns) == 2
-        ]
-        return Family(tuple(blocks)) if blocks else None
 
-    @cached_property
-    def noisy(self):
-        """Noisy means of the cells of two columns."""
-        return answer(Sources(self.measurements), self.pairs).means
-
-    def misfit(self, codes, shares):
-        """Mean absolute misfit of weighted rows to the noisy answers of two columns."""
-        return float(np.abs(self.pairs.evaluate(codes).average(shares) - self.noisy).mean())
-
-    def independent(self, k):
-        """Misfits of rows whose columns are drawn from their own noisy answers."""
-        sources, found, chances = Sources(self.measurements), [], {}
-        for column in {c for block in self.pairs.blocks for c in block.columns}:
-            noisy = np.maximum(answer(sources, Table((column,))).means, 0) + 1e-9
-            chances[column.name] = noisy / noisy.sum()
-        rng = np.random.default_rng(0)
-        for _ in range(INDEPENDENT):
-            drawn = {name: rng.choice(len(p), k, p=p) for name, p in sorted(chances.items())}
-            found.append(self.misfit(drawn, np.full(k, 1 / k)))
-        return np.array(found)
+def limit_of_independent_columns(sources, misfit, columns, k):
+    """Misfit of rows whose columns are drawn from their own noisy answers, and three sds more."""
+    chances, rng = {}, np.random.default_rng(0)
+    for column in columns:
+        noisy = np.maximum(answer(sources, Table((column,))).means, 0) + 1e-9
+        chances[column.name] = noisy / noisy.sum()
+    found = np.array([
+        misfit({name: rng.choice(len(p), k, p=p) for name, p in sorted(chances.items())},
+               np.full(k, 1 / k))
+        for _ in range(INDEPENDENT)
+    ])  # fmt: skip
+    return 1.02 * found.mean() + 3 * found.std(ddof=1)
 
 
 def check(seed):
     """The claims of this file for a random table."""
     case = Case(seed)
-    release = dps.synthesize(case.measurements, rng=seed)
-    assert release.k == release.counts.sum() == Sources(case.measurements).rows.value, case.text
+    sources, release = Sources(case.measurements), dps.synthesize(case.measurements, rng=seed)
+    assert release.k == release.counts.sum() == sources.rows.value, case.text
     assert release.counts.min() >= 0, case.text
     assert np.all(np.isfinite(release.weights)), case.text
     assert release.weights.min() >= 0, case.text
     for column in case.measurements.columns:
         codes = release.candidates[column.name]
-        if isinstance(column, dps.Number):
-            assert np.isin(codes, column.all_codes).all(), case.text
-        else:
-            assert codes.min() >= 0, case.text
-            assert codes.max() < column.bins, case.text
+        allowed = column.all_codes if isinstance(column, dps.Number) else range(column.bins)
+        assert np.isin(codes, list(allowed)).all(), case.text
     assert not any("failed" in note for note in release.notes), case.text
-    if case.pairs is not None and min(case.n, release.k) >= 100:
-        ours = case.misfit(release.candidates, release.counts / release.k)
-        independent = case.independent(release.k)
-        limit = 1.02 * independent.mean() + 3 * independent.std(ddof=1)
-        assert ours <= limit + 1e-9, f"{case.text}: {ours:.5g}, limit {limit:.5g}"
+    pairs = [
+        block
+        for block in case.measurements.published.blocks
+        if isinstance(block, Table) and len(block.columns) == 2
+    ]
+    if not pairs or min(case.n, release.k) < 100:
+        return
+    family = Family(tuple(pairs))
+    noisy = answer(sources, family).means
+
+    def misfit(codes, shares):
+        return float(np.abs(family.evaluate(codes).average(shares) - noisy).mean())
+
+    ours = misfit(release.candidates, release.counts / release.k)
+    columns = {column for block in pairs for column in block.columns}
+    limit = limit_of_independent_columns(sources, misfit, columns, release.k)
+    assert ours <= limit + 1e-9, f"{case.text}: {ours:.5g}, limit {limit:.5g}"
 
 
 @pytest.mark.parametrize("seed", FEW)

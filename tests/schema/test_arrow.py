@@ -1,13 +1,11 @@
 """Arrays of any cells are coded without an error: one that depends on a cell would disclose it."""
 
-import math
-
 import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpstats.schema import Category, Number, arrow
+from dpstats.schema import Category, Number
 
 PIECES = st.sampled_from([b"2024-02-30", b"2024-05-01", b"T", b" ", b"\xff", b"1", b".", b"e9",
                           b"-", b"inf", b"nan", b"true", b"\xc5\xbf", b",", b"\n",
@@ -20,7 +18,7 @@ COLUMNS = [Category("v", ["1", "true"], other="true"),
 
 
 @given(cells=st.lists(st.none() | texts, max_size=6))
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_bytes_of_any_kind_have_a_code(cells):
     for kind in (pa.binary(), pa.large_binary()):
         values = pa.array(cells, kind)
@@ -41,26 +39,3 @@ def test_an_index_outside_a_dictionary_has_a_code():
     low = pa.array([-100], pa.int8())
     below = pa.DictionaryArray.from_arrays(low, cells.dictionary, safe=False)
     assert column.encode(below).tolist() == [1]
-
-
-def test_text_that_is_no_utf8_is_no_date():
-    cells = [b"2024-05-01", b"2024-05-01 \xff", b"2024-05-01T\xc3\xa9", b"\xff2024-05-01"]
-    days = arrow.days(pa.array(cells))
-    assert days[0] == 19_844
-    assert np.isnan(days[1:]).all()
-
-
-def test_short_floats_are_the_decimals_that_a_file_holds():
-    rng = np.random.default_rng(5)
-    bits = rng.integers(0, 2**32, 2_000, dtype=np.uint32).view(np.float32)
-    decimals = np.round(rng.uniform(-1_100, 1_100, 500), 3).astype(np.float32)
-    cells = np.concatenate(
-        [bits[np.isfinite(bits)], decimals, [0.1, -0.0, 1e-45, 3.4e38, 999.9995]]
-    )
-    cells = cells.astype(np.float32)
-    written = [float(str(cell)) for cell in cells]
-    np.testing.assert_array_equal(arrow.floats(pa.array(cells)), written)
-    halves = np.arange(2**16, dtype=np.uint16).view(np.float16)[::37]
-    np.testing.assert_array_equal(arrow.floats(pa.array(halves)), [float(str(h)) for h in halves])
-    odd = pa.array([0.1, None, math.nan, math.inf, -math.inf], pa.float32())
-    np.testing.assert_array_equal(arrow.floats(odd), [0.1, math.nan, math.nan, math.inf, -math.inf])

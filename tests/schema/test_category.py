@@ -2,7 +2,6 @@
 
 import math
 import re
-from datetime import date, datetime
 
 import numpy as np
 import pyarrow as pa
@@ -14,27 +13,6 @@ from dpstats.schema import Boolean, Category
 
 def codes(column, cells, kind=None):
     return column.encode(pa.array(cells, kind, from_pandas=True)).tolist()
-
-
-def test_text_levels_match_the_numbers_bools_and_dates_that_they_spell():
-    column = Category("x", ["1", "02", "2.5", "True", "2024-05-01", "-0"], allow_missing=True)
-    for kind in (pa.int8(), pa.uint64(), pa.float16(), pa.float64(), pa.decimal128(9, 2)):
-        assert codes(column, [1, 2, 0, 3, None], kind) == [0, 1, 5, 6, 6]
-    assert codes(column, [2.5, 1.0, math.nan]) == [2, 0, 6]
-    assert codes(column, [True, False]) == [3, 6]
-    for kind, time in ((date, ()), (datetime, (23, 59))):
-        cells = [kind(2024, 5, 1, *time), kind(2024, 5, 2, *time), None]
-        assert codes(column, cells) == [4, 6, 6]
-    assert codes(Category("x", [19844, 1]), [date(2024, 5, 1)]) == [0]  # undeclared: the first
-    assert codes(Category("x", [1, 19844]), [date(2024, 5, 1)]) == [0]
-
-
-def test_text_that_is_no_level_matches_the_level_of_the_same_meaning():
-    column = Category("x", ["1", "02", "2.5", "True", "2024-05-01", "-0"], allow_missing=True)
-    cells = ["1.0", " 1", "2", "2.50", "TRUE", "true", "2024-05-01 00:00:00", "2024-05-01T23:59Z"]
-    assert codes(column, cells) == [0, 0, 1, 2, 3, 3, 4, 4]
-    cells = ["0", "+0.0", "3", "false", "2024-05-02 00:00:00", "2024-05-01 or so", "nan", "2,5"]
-    assert codes(column, cells) == [5, 5, 6, 6, 6, 6, 6, 6]
 
 
 def test_of_levels_with_one_meaning_the_shortest_form_or_none_is_meant():
@@ -54,18 +32,6 @@ def test_a_mapping_decodes_to_its_labels():
     assert column.bins_where("==", "mildly") == {1}
     with pytest.raises(ConditionError, match="2 is not a level of 'happy'; levels: \\['not'"):
         column.bins_where("==", 2)
-
-
-def test_levels_decode_to_the_declared_type():
-    for levels, dtype in [
-        (["a", "b"], object),
-        ([1, 2], np.int64),
-        ([1, 2.5], np.float64),
-        ([False, True], np.bool_),
-    ]:
-        decoded = Category("x", levels).decode(np.array([1, 0, 1]))
-        assert decoded.dtype == dtype
-        assert decoded.tolist() == [levels[1], levels[0], levels[1]]
 
 
 def test_missing_and_undeclared_cells():

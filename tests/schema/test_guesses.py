@@ -1,9 +1,6 @@
 """Guesses: what is allowed, what is refused, and that they decide nothing that is measured."""
 
-import re
-import tomllib
 from datetime import date
-from pathlib import Path
 
 import pytest
 
@@ -41,8 +38,7 @@ def test_guesses_that_do_not_fit_are_refused():
     for guesses in [
         {"typical": {"weight": {"mean": 1, "sd": 1}}},
         {"typical": {"smoker": {"mean": 1, "sd": 1}}}, {"typical": {"age": 45}},
-        {"typical": {"age": {"mean": 45}}}, {"typical": {"age": {"mean": 120, "sd": 9}}},
-        {"typical": {"age": {"mean": 45, "sd": 0}}}, {"typical": {"age": {"mean": 60, "sd": 61}}},
+        {"typical": {"age": {"mean": 120, "sd": 9}}}, {"typical": {"age": {"mean": 60, "sd": 61}}},
         {"typical": {"score": {"mean": 0.5, "sd": 0.6}}},
         {"typical": {"pay": {"mean": 5, "sd": 500}}},
         {"typical": {"day": {"mean": "2021-02-01", "sd": 9}}},
@@ -99,22 +95,4 @@ def test_guesses_decide_nothing_that_is_measured(tmp_path):
     with_guesses.save(tmp_path / "plan.json")
     loaded = dps.Plan.load(tmp_path / "plan.json")
     assert loaded.digest == without.digest
-    assert str(loaded.preview()) == str(with_guesses.preview())
-    assert "invented from guesses of age, rank" not in str(without.preview())
-    assert "guesses" not in without.to_dict()
-    plain = with_guesses.to_dict()
-    plain["guesses"]["typical"]["age"]["mean"] = 500
-    with pytest.raises(dps.RequestError, match="the mean must lie between the bounds"):
-        dps.Plan.from_dict(plain)
-
-
-def test_the_guesses_of_the_page_on_schemas_fit_its_schema():
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "plan" / "write-a-schema.md").read_text(
-        "utf-8"
-    )
-    declared, guessed = (
-        next(text for text in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if start in text)
-        for start in ("# survey.toml", "# guesses.toml")
-    )
-    guesses = dps.Guesses.from_dict(tomllib.loads(guessed)["guesses"])
-    guesses.check(dps.Schema.from_dict(tomllib.loads(declared)["column"]))
+    assert loaded.schema.guesses == dps.Guesses.from_dict(guesses.to_dict())

@@ -17,7 +17,6 @@ names = st.text(printed, min_size=1, max_size=8).filter(
     lambda name: name.strip() and "`" not in name
 )
 labels = st.text(printed, min_size=1, max_size=6)
-notes = st.text(max_size=6)
 whole = st.integers(-(2**40), 2**40)
 decimals = st.integers(-(10**6), 10**6).map(lambda v: v / 100)
 
@@ -27,41 +26,25 @@ def distinct(values, most=5):
 
 
 @st.composite
-def categories(draw, name):
-    levels = draw(st.one_of(distinct(labels), distinct(whole), distinct(decimals),
-                            st.permutations([False, True])))  # fmt: skip
-    options = {"note": draw(notes)}
-    if draw(st.booleans()) and not isinstance(levels[0], bool):
-        keys = draw(st.lists(labels, min_size=len(levels), max_size=len(levels), unique=True))
-        levels = dict(zip(keys, levels, strict=True))
-    known = list(levels)
-    if draw(st.booleans()):
-        options["missing"] = draw(st.sampled_from(known))
-    elif "(missing)" not in known:
-        options["allow_missing"] = draw(st.booleans())
-    if draw(st.booleans()):
-        options["other"] = draw(st.sampled_from(known))
-    return Category(name, levels, **options)
-
-
-@st.composite
 def columns(draw, name):
-    kind = draw(st.sampled_from(["category", "boolean", "bounds", "values"]))
-    if kind == "category":
-        return draw(categories(name))
-    if kind == "boolean":
-        allow = draw(st.booleans())
-        missing = None if allow else draw(st.sampled_from([None, False, True]))
-        return Boolean(name, missing=missing, allow_missing=allow, note=draw(notes))
+    kind = draw(st.sampled_from(["levels", "mapping", "bounds", "values"]))
+    note = draw(st.text(max_size=6))
+    if kind in ("levels", "mapping"):
+        levels = draw(st.one_of(map(distinct, (labels, whole, decimals))))
+        if kind == "mapping":
+            keys = draw(st.lists(labels, min_size=len(levels), max_size=len(levels), unique=True))
+            levels = dict(zip(keys, levels, strict=True))
+        missing, other = draw(st.tuples(*2 * [st.none() | st.sampled_from(list(levels))]))
+        return Category(name, levels, missing=missing, other=other, note=note)
     closed = draw(st.sampled_from(["left", "right"]))
     if kind == "values":
         values = sorted(draw(distinct(st.integers(-500, 500).map(lambda v: v / 10))))
-        return Number(name, values=values, closed=closed, missing=draw(st.sampled_from(values)))
-    low, high = sorted(draw(st.lists(decimals | whole, min_size=2, max_size=2, unique=True)))
+        return Number(name, values=values, closed=closed, allow_missing=True)
+    low, high = sorted(draw(distinct(decimals | whole, most=2)))
     missing = draw(st.none() | st.sampled_from([low, high]))
     points = draw(st.sampled_from([3, 11, 1025]))
     edges = [low + (high - low) / 2] if draw(st.booleans()) else []
-    return Number(name, low, high, points, edges, closed, missing=missing, note=draw(notes))
+    return Number(name, low, high, points, edges, closed, missing=missing, note=note)
 
 
 schemas = st.lists(names, min_size=1, max_size=4, unique=True).flatmap(
@@ -90,45 +73,24 @@ def to_toml(schema):
     return "\n".join(lines).replace('"..."', '"\\u002e.."')  # "..." is still to be decided
 
 
-def codes_alike(one, other):
-    assert one == other
-    for a, b in zip(one, other, strict=True):
-        assert type(a) is type(b)
-        assert a.note == b.note
-        assert (a.bins, a.code_range, a.bin_labels) == (b.bins, b.code_range, b.bin_labels)
-        assert (a.missing_code, a.missing_rule()) == (b.missing_code, b.missing_rule())
-        if isinstance(a, Category):
-            assert (a.labels, a.stored, a.other_code) == (b.labels, b.stored, b.other_code)
-            assert [type(v) for v in a.labels] == [type(v) for v in b.labels]
-        else:
-            np.testing.assert_array_equal(a.grid, b.grid)
-
-
 @given(schema=schemas)
-def test_plain_data_gives_back_the_same_coding(schema):
-    codes_alike(schema, Schema.from_dict(schema.to_dict()))
-    codes_alike(schema, Schema.from_dict(json.loads(json.dumps(schema.to_dict()))))
-
-
-@given(schema=schemas)
-@settings(max_examples=30)
-def test_a_toml_file_gives_back_the_same_coding(schema, tmp_path_factory):
+@settings(max_examples=25)
+def test_plain_data_and_a_toml_file_give_back_the_same_coding(schema, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "schema.toml"
     path.write_text(to_toml(schema), encoding="utf-8")
-    codes_alike(schema, Schema.load(path))
-
-
-def test_the_kind_may_be_left_out_where_the_keys_tell_it():
-    plain = [
-        {"name": "smoker", "levels": ["no", "yes"]},
-        {"name": "happy", "levels": {"not": 1, "mildly": 2}, "other": "not"},
-        {"name": "age", "low": 0, "high": 120, "edges": [18, 65]},
-        {"name": "score", "values": [17.5, 22, 27]},
-    ]
-    assert Schema.from_dict(plain) == Schema([
-        Category("smoker", ["no", "yes"]), Category("happy", {"not": 1, "mildly": 2}, other="not"),
-        Number("age", 0, 120, edges=[18, 65]), Number("score", values=[17.5, 22, 27]),
-    ])  # fmt: skip
+    plain = Schema.from_dict(json.loads(json.dumps(schema.to_dict())))
+    for again in (plain, Schema.load(path)):
+        assert again == schema
+        for a, b in zip(schema, again, strict=True):
+            assert type(a) is type(b)
+            assert a.note == b.note
+            assert (a.bins, a.code_range, a.bin_labels) == (b.bins, b.code_range, b.bin_labels)
+            assert (a.missing_code, a.missing_rule()) == (b.missing_code, b.missing_rule())
+            if isinstance(a, Category):
+                assert (a.labels, a.stored, a.other_code) == (b.labels, b.stored, b.other_code)
+                assert [type(v) for v in a.labels] == [type(v) for v in b.labels]
+            else:
+                np.testing.assert_array_equal(a.grid, b.grid)
 
 
 def test_columns_that_cannot_be_read_say_what_to_write():
@@ -137,18 +99,16 @@ def test_columns_that_cannot_be_read_say_what_to_write():
         {"name": "x"}, {"name": "x", "kind": "text"}, {"name": "x", "kind": ["number"]},
         levels | {"level": 3}, {"name": "x", "low": 0, "high": 1, "bounds": "auto"},
         levels | {"kind": "boolean"}, {"levels": ["a", "b"]}, {"name": "x", "kind": "category"},
-        {"low": 0, "high": 1}, {"name": "x", "low": 0}, {"name": "x", "high": 0},
-        {"name": "x", "low": "min", "high": 1}, "x",
+        {"name": "x", "low": 0}, {"name": "x", "low": "min", "high": 1}, "x",
     ]:  # fmt: skip
         with pytest.raises(SchemaError):
             Schema.from_dict([column])
 
 
-def test_files_that_cannot_be_read_are_refused(tmp_path):
+def test_files_and_schemas_that_cannot_be_are_refused(tmp_path):
     for text, says in [
         ("", "survey.toml: there are no .*column.* tables"),
         ("[column]\nname = 'x'", "columns must be a list of tables"),
-        ("column = 'x'", "columns must be a list of tables"),
         ("[[column]]\nname = ", "survey.toml is not valid TOML"),
         ("column = []", "a schema needs at least one column"),
     ]:
@@ -157,15 +117,11 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
         with pytest.raises(SchemaError, match=says) as refused:
             Schema.load(path)
         assert str(tmp_path) not in str(refused.value)
-
-
-def test_impossible_schemas_are_refused():
     for columns, says in [
         ([], "a schema needs at least one column"),
         ([Boolean("x"), Number("x", 0, 1), Boolean("y")], r"declared more than once: \['x'\]"),
         (["x"], "columns of a schema are dps.Boolean, dps.Category and dps.Number, got str"),
         ("xy", "columns of a schema are a list of dps.Boolean"),
-        (3, "columns of a schema are a list of dps.Boolean"),
     ]:
         with pytest.raises(SchemaError, match=says):
             Schema(columns)
@@ -207,16 +163,14 @@ def test_rows_are_coded_and_decoded():
     assert frame["score"].tolist() == [17.5, 27, 22]
     assert frame["wave"].tolist() == [2, 1, 1]
     assert frame["wave"].dtype == np.int64
-    some = SCHEMA.decode({"wave": np.array([1]), "smoker": np.array([0])})
-    assert {name: v.tolist() for name, v in some.items()} == {"smoker": ["no"], "wave": [2]}
     assert Schema([Boolean("x")]).to_frame({"x": np.array([1, 0])})["x"].dtype == np.bool_
 
 
 def test_text_that_no_file_can_hold_is_refused():
     for options in [
-        {"note": 3}, {"note": None}, {"note": "\ud800"}, {"name": "a\ud800"}, {"name": "a\r"},
-        {"name": "a" * 1_001}, {"levels": ["x\r", "y"]}, {"levels": ["x", "\udfff"]},
-        {"levels": ["x", "y" * 200_000]}, {"levels": {"x": "1", "y": "\ud800"}},
+        {"note": 3}, {"note": "\ud800"}, {"name": "a\ud800"}, {"name": "a\r"},
+        {"name": "a" * 1_001}, {"levels": ["x\r", "y"]}, {"levels": ["x", "y" * 200_000]},
+        {"levels": {"x": "1", "y": "\ud800"}},
     ]:  # fmt: skip
         with pytest.raises(SchemaError):
             Category(**{"name": "a", "levels": ["x", "y"]} | options)
@@ -229,7 +183,6 @@ def test_text_that_no_file_can_hold_is_refused():
     ({"weights": "w"}, "lacks 'mean'"), ({"mean": 2}, "lacks 'weights'"),
     ({"weight": "w", "mean": 2}, "did you mean 'weights'"),
     ({"weights": "w", "mean": 2, "cap": 3, "unit": "w"}, "different names"),
-    ({"weights": "", "mean": 2, "cap": 3, "deff": 2}, "different names"),
 ])  # fmt: skip
 def test_a_design_of_wrong_keys_says_which(plain, named):
     with pytest.raises(SchemaError, match=named):

@@ -1,7 +1,5 @@
 """Public totals: what is refused, what files hold, and what the custodian sees."""
 
-import json
-
 import pandas as pd
 import pytest
 
@@ -35,8 +33,6 @@ def schema(*totals):
          ["town == 'b'", "town == 'a'", "area == 'n'"]),
         ([total("age < 15", 10**7), total("age >= 15", 10**7), total("area == 'n'", 2 * 10**7 + 1)],
          ["area == 'n'", "contradicts"]),
-        ([total("town != 'a'", 51), total("town != 'b'", 51), total("town != 'c'", 51)],
-         ["town != 'c'", "contradicts"]),
         ([total("ages < 15", 1)], ["ages", "did you mean 'age'"]),
         ([total("age < 20", 1)], ["age < 20", "edge"]),
     ],
@@ -86,43 +82,8 @@ def test_totals_that_fix_the_number_of_rows_go_with_a_public_one():
         assert dps.plan(declared, asked, budget=dps.PureDP(1)).unit == "replace"
         with pytest.raises(RequestError, match=r"50 rows.*add_remove"):
             dps.plan(declared, asked, budget=dps.PureDP(1), unit="add_remove")
-    assert dps.plan(schema(*overlapping), asked, budget=dps.PureDP(1), unit="add_remove").schema
-    groups = schema(total("age < 65", 30), total("age >= 15", 20), total("area == 'n'", 50))
-    with pytest.raises(RequestError, match=r"50 rows.*add_remove"):
-        dps.plan(groups, asked, budget=dps.PureDP(1), unit="add_remove")
-    some = schema(total("area == 'n'", 30))
-    assert dps.plan(some, asked, budget=dps.PureDP(1), unit="add_remove").schema.totals
-
-
-def test_files_hold_totals(tmp_path):
-    declared = schema(total("age < 15", 2), total("town == 'c'", 7_000, "population"))
-    text = """
-[[column]]
-name = "age"
-low = 0
-high = 99
-edges = [15]
-[[total]]
-condition = "age < 15"
-count = 2
-of = "table"
-"""
-    (tmp_path / "s.toml").write_text(text)
-    loaded = dps.Schema.load(tmp_path / "s.toml")
-    assert loaded.totals == (total("age < 15", 2),)
-    assert "total 1: 2 rows of the table have age < 15" in str(loaded)
-    document = json.loads(json.dumps(declared.to_frictionless()))
-    assert dps.Schema.from_frictionless(document).totals == declared.totals
-    asked = {"a": dps.Marginals(["age", "marital"])}
-    plan = dps.plan(declared, asked, budget=dps.PureDP(1))
-    plan.save(tmp_path / "p.json")
-    assert dps.Plan.load(tmp_path / "p.json").schema == declared
-    without = dps.plan(schema(), asked, budget=dps.PureDP(1))
-    assert plan.digest != without.digest
-    rows = pd.DataFrame({"age": [3, 70, 30], "marital": "never", "town": "a", "area": "n"})
-    rows = pd.concat([rows, rows.iloc[:1]])
-    dps.release(plan, rows).save(tmp_path / "r.zip")
-    assert dps.load(tmp_path / "r.zip").schema.totals == declared.totals
+    for declared in (schema(*overlapping), schema(total("area == 'n'", 30))):
+        assert dps.plan(declared, asked, budget=dps.PureDP(1), unit="add_remove").schema.totals
 
 
 def test_check_counts_rows_as_they_are_read():
@@ -133,19 +94,3 @@ def test_check_counts_rows_as_they_are_read():
     fit = dps.check(plan, rows)
     assert fit.totals == (("5 rows of the table have marital == 'never'", 2),)
     assert "counted here: 2" in str(fit)
-    without_rules = dps.Schema([dps.Category("sex", ["f", "m"])], totals=[total("sex == 'f'", 2)])
-    plan = dps.plan(without_rules, {"a": dps.Proportion("sex == 'f'")}, budget=dps.PureDP(1))
-    assert dps.check(plan, pd.DataFrame({"sex": list("fmf")})).totals[0][1] == 2
-
-
-def test_parts_of_a_schema_keep_the_totals_of_their_columns():
-    declared = schema(total("age < 15", 2), total("area == 'n'", 3, "population"))
-    assert declared.select(["age", "town"]).totals == (total("age < 15", 2),)
-    assert declared.select(["area"]).totals == (total("area == 'n'", 3, "population"),)
-
-
-def test_totals_on_columns_that_are_not_taken_are_left_out():
-    document = schema(total("age < 15", 2), total("area == 'n'", 3)).to_frictionless()
-    with pytest.warns(UserWarning, match="left out: .*area == 'n'"):
-        taken = dps.Schema.from_frictionless(document, columns=["age", "marital"])
-    assert taken.totals == (total("age < 15", 2),)

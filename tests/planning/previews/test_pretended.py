@@ -44,13 +44,6 @@ def test_a_moved_table_has_the_mean_and_the_covariance_of_n_rows():
     assert np.all(np.abs(ratio - 1) < 5 * np.sqrt(2 / TABLES))
 
 
-def test_tables_of_nearby_sizes_resemble_each_other():
-    rows = rows_of(tables=1)
-    one, other = (rows.table(0, n, 1024)[2] / n for n in (1500, 1520))
-    alone = rows.table(0, 1520)[2] / 1520
-    assert np.abs(one - other).max() < 0.1 * np.abs(one - alone).max()
-
-
 def noise(n, epsilon, seed=0):
     strategy = seen_by_analyses(PLAN.costing(dps.PureDP(epsilon)).strategy, n)
     codes, weights, sums = rows_of(tables=1).table(0, n)
