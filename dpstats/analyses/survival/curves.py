@@ -57,6 +57,14 @@ def _incidence_of(kind: int, hazards: Floats) -> Floats:
     return np.asarray(incidence(hazards)[..., kind, :])
 
 
+def _within(drawn: Floats, estimate: Floats, ends: tuple[float, float]) -> Floats:
+    """Draws (..., d) within a range, at an end only where they are beyond an estimate (d,)."""
+    low, high = ends
+    drawn = np.minimum(drawn, (drawn + high - np.maximum(estimate - high, 0)) / 2)
+    drawn = np.maximum(drawn, (drawn + low + np.maximum(low - estimate, 0)) / 2)
+    return np.asarray(np.clip(drawn, low, high))
+
+
 def fitted_hazards(hazards: Floats) -> Floats:
     """(T, K) positive hazards of the nearest increasing incidences (eq. monotone)."""
     if not len(hazards):
@@ -351,7 +359,7 @@ class GroupCurve(Cached):
             steps = z - (1 - np.sqrt(1 - total)) / total * h * z.sum(axis=-1, keepdims=True)
             steps /= np.sqrt(at_risk)[:, np.newaxis]
             errors = steps.reshape(DRAWS, -1) @ change.reshape(len(change), -1).T
-            return Draws(np.clip(drawn, *ends), population, drawn + errors)
+            return Draws(_within(drawn, estimate, ends), population, drawn + errors)
 
         return DrawnIntervals(
             estimate, np.stack([of_one @ (1 / at_risk), privacy]),

@@ -278,3 +278,20 @@ def test_entry_at_declared_values_is_that_of_r(silent_noise):
         survives *= 1 - np.sum((time == t) & frame["died"]) / at_risk
         curve.append(survives)
     np.testing.assert_allclose(result.params, curve, atol=1e-9)
+
+
+def test_an_interval_of_the_table_is_no_single_value_where_noise_takes_an_estimate_beyond_one():
+    columns = [dps.Boolean("ill"), dps.Category("area", ["a", "b", "c"])]
+    schema = dps.Schema([*columns, dps.Number("age", 0, 100, edges=[30, 60], missing=50)])
+    curves = dps.Survival("age", "ill", by="area")
+    plan = dps.plan(schema, {"curves": curves}, budget=dps.PureDP(1), unit="add_remove")
+    rng, beyond = np.random.default_rng(0), 0
+    for _ in range(20):
+        rows = {"ill": rng.random(300) < 0.02, "area": rng.choice(list("abc"), 300)}
+        rows["age"] = rng.integers(0, 101, 300)
+        result = dps.release(plan, pd.DataFrame(rows), m=20, k=1).infer("curves")
+        beyond += np.count_nonzero(np.asarray(result.params) > 1)
+        for alpha in (0.5, 0.05):
+            low, high = np.asarray(result.conf_int(alpha=alpha, target="table")).T
+            assert np.all(low < high)
+    assert beyond > 10
