@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg, optimize, special
 
-from dpstats.analyses.regression.score import DRAWS, Score, solved
+from dpstats.analyses.regression.score import DRAWS, Score, farthest, solved
 from dpstats.arrays import Floats
 from dpstats.inference.joint_coverage import independent, joint_test, root_of
 from dpstats.inference.mixture_tails import MixtureTails
@@ -138,7 +138,9 @@ class LinearScore(Score):
         inverse = np.linalg.inv(self._information_at_estimate)
         covariance = np.asarray(inverse @ self._covariances_of_score.sum(axis=0) @ inverse)
         reduced, difference = independent(combinations, values, self._estimate, covariance)
-        b = self._under(reduced, difference + reduced @ self._estimate) if len(reduced) else None
+        centre, b = reduced @ self._estimate, None
+        if len(reduced):
+            b = farthest(lambda t: self._under(reduced, centre + t * difference))
         if b is None:
             return 0.0, 1.0
         try:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy import linalg, optimize, special
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DRAWS = 5_000
 _STEPS = 60
+_HALVINGS = 40
 _CLOSE = 1e-10  # change of the linear predictor at which the method ends
 _OPEN = 1e6  # stands above any statistic, where a value has no solution
 _LARGEST = 30.0  # of the linear predictor: beyond it a mean is known to nobody
@@ -57,6 +58,9 @@ def _log(mean: Floats) -> Floats:
 LOGIT = Link("logit", True, special.expit, _logistic_slope, special.logit)
 LOG = Link("log", False, np.exp, np.exp, _log)
 IDENTITY = Link("identity", False, np.asarray, np.ones_like, np.asarray)
+
+
+T = TypeVar("T")
 
 
 class Average(NamedTuple):
@@ -112,8 +116,15 @@ class Score(Cached, ABC):
         """Interval of a combination of the population's coefficients, or of the table's."""
 
     def pvalue(self, combination: Floats, value: float, alternative: Alternative) -> float:
-        """P-value of the hypothesis that a combination has this value in the population."""
-        z = self.deviate(combination, value, sampled=True)
+        """P-value of the hypothesis that a combination has this value in the population.
+
+        Where the other coefficients have no solution under it, that of a value between it and the
+        estimate: an interval that ends before the second excludes the first as well.
+        """
+        centre = float(combination @ self._estimate)
+        z = farthest(
+            lambda t: self.deviate(combination, centre + t * (value - centre), sampled=True)
+        )
         if z is None:
             return 1.0
         sides = {"larger": special.ndtr(-z), "smaller": special.ndtr(z)}
@@ -179,6 +190,19 @@ class Score(Cached, ABC):
             centre - first_rejected(-1.0, centre - ends[0]),
             centre + first_rejected(1.0, ends[1] - centre),
         )
+
+
+def farthest(found: Callable[[float], T | None]) -> T | None:
+    """What is found at all of a distance; else at the largest 2^-k of it, before one without."""
+    if (whole := found(1.0)) is not None:
+        return whole
+    last = None
+    for k in range(_HALVINGS, 0, -1):
+        part = found(0.5**k)
+        if part is None:
+            break
+        last = part
+    return last
 
 
 def solved(matrix: Floats, right: Floats) -> Floats:
