@@ -78,7 +78,7 @@ def random_terms(rng):
 
 
 def test_moments():
-    for seed in range(80):
+    for seed in range(24):
         rng = random.Random(seed)
         terms = random_terms(rng)
         if terms:
@@ -100,7 +100,7 @@ def test_moments():
 def test_other_kinds():
     for norm in ["1/2", "1", "13/10"]:
         check(read(BallMoments.of(SCHEMA, ["x", "y"], Fraction(norm))))
-    for columns in ["x", "xy", "yz"]:
+    for columns in ["x", "yz"]:
         check(read(KernelLattice(tuple(SCHEMA[name] for name in columns), 2, 0.3)))
 
 
