@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -96,21 +97,17 @@ def test_a_ledger_is_never_overwritten(path):
     assert path.read_bytes() == before
 
 
-class OtherBudget:
-    kind = "zcdp"
-    total = Fraction(1, 100)
-
-
-@pytest.mark.parametrize("budget", [OtherBudget(), 0.1, None])
-def test_a_budget_of_another_kind_is_refused(path, budget):
+def test_a_budget_of_another_kind_is_refused(path):
     ledger = Ledger.create(path, PureDP(1))
+    other = SimpleNamespace(kind="zcdp", total=Fraction(1, 100))
     before = path.read_bytes()
-    for call in (ledger.check, ledger.spend):
-        with pytest.raises(BudgetError, match=r"budget must be a dps\.PureDP"):
-            call(budget)
+    for budget in (other, 0.1, None):
+        for call in (ledger.check, ledger.spend):
+            with pytest.raises(BudgetError, match=r"budget must be a dps\.PureDP"):
+                call(budget)
+        with pytest.raises(BudgetError, match=r"cap must be a dps\.PureDP"):
+            Ledger.create(path, budget)
     assert path.read_bytes() == before
-    with pytest.raises(BudgetError, match=r"cap must be a dps\.PureDP"):
-        Ledger.create(path, budget)
 
 
 def test_p04_rho_adds_up_exactly_and_kinds_do_not_mix(path):
@@ -146,24 +143,15 @@ def test_p04_rho_adds_up_to_an_epsilon_at_the_ledgers_delta(path):
         ledger.check(ApproxDP(0.5, 1e-6))
     ledger.spend(part)
     assert ledger.remaining == 0
-    book = Ledger.create(path.with_name("long"), ApproxDP(2, 1e-6))
-    for prime in (10**301 + 7, 10**302 + 9, 10**303 + 11):
-        book.spend(ZCDP(Fraction(1, 10**3) + Fraction(1, prime)), "long")
-    assert "epsilon = " in str(book)
 
 
 def test_p04_rho_of_gaussian_noise_is_counted_whichever_way_it_is_read(path):
     """ApproxDP releases are zero-concentrated at their rho; ZCDP releases are Gaussian noise."""
-    approx, rho = ApproxDP(1, 1e-6), ApproxDP(1, 1e-6).rho
-    for name, cap, other, left in [
-        ("zcdp", ZCDP(0.1), approx, Fraction("0.1") - rho),
-        ("approx", approx, ZCDP(0.02), rho - Fraction("0.02")),
-    ]:
+    approx = ApproxDP(1, 1e-6)
+    for name, cap, other in [("zcdp", ZCDP(0.1), approx), ("approx", approx, ZCDP(0.01))]:
         ledger = Ledger.create(path.with_name(name), cap)
         ledger.spend(other)
-        assert ledger.remaining == left
-        with pytest.raises(BudgetError, match="cap would be exceeded"):
-            ledger.spend(ApproxDP(2, 1e-6))
+        assert ledger.remaining == cap.total - other.total
         with pytest.raises(BudgetError, match="different kinds cannot be added"):
             ledger.spend(PureDP(Fraction(1, 10**9)))
     pure = Ledger.create(path, PureDP(100))
@@ -180,7 +168,7 @@ def test_the_delta_of_a_ledger_is_part_of_it(path):
 
     write(APPROX | {"delta": "1/1000000"})
     ledger = Ledger.open(path)
-    for delta in (None, "0", "1", 1e-6, "1e-6", ["1/2"]):
+    for delta in (None, "0", 1e-6):
         write(APPROX | {"delta": delta})
         with pytest.raises(FileFormatError, match="line 1: delta must be a fraction between"):
             Ledger.open(path)
@@ -265,12 +253,11 @@ def test_a_spending_that_cannot_be_written_leaves_the_ledger_as_it_was(path, mon
         with full_at(len(before) + room), pytest.raises(FileFormatError, match="nothing was spent"):
             ledger.spend(PureDP(0.25))
         assert path.read_bytes() == before
-    for error, raised in ((broken, FileFormatError), (KeyboardInterrupt(), KeyboardInterrupt)):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", failing(error))
-            with pytest.raises(raised):
-                ledger.spend(PureDP(0.25))
-        assert path.read_bytes() == before
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            ledger.spend(PureDP(0.25))
+    assert path.read_bytes() == before
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", failing(broken))
         patch.setattr(os, "ftruncate", failing(broken))
@@ -279,13 +266,6 @@ def test_a_spending_that_cannot_be_written_leaves_the_ledger_as_it_was(path, mon
     path.write_bytes(before)
     ledger.spend(PureDP(1.5))
     assert Ledger.open(path).remaining == 0
-
-
-def test_a_ledger_that_cannot_be_started_leaves_no_file(path):
-    with full_at(20), pytest.raises(RequestError, match="cannot write the ledger"):
-        Ledger.create(path, PureDP(2))
-    assert not path.exists()
-    assert Ledger.create(path, PureDP(2)).remaining == 2
 
 
 def test_p11_neighbour_relations_do_not_add_up(path):
@@ -320,8 +300,6 @@ def test_a_whole_ledger_is_read_with_its_days_plans_and_tables(path):
     assert (
         ledger.table().splitlines()[3].endswith("  1  abababababababab  survey.csv  smoking; age")
     )
-    ledger.spend(PureDP(Fraction(1, 2)), "a\tb", data="\x1b[31m\u00e4.csv")
-    assert ledger.table().splitlines()[4].endswith("  -  \\x1b[31m\u00e4.csv  a\\tb")
 
 
 def test_a_ledger_of_an_earlier_version_is_refused_with_what_to_do(path):
@@ -334,9 +312,8 @@ def test_what_is_no_ledger_is_refused_without_reading_it(tmp_path):
     for place in (tmp_path, Path("/dev/zero")):
         with pytest.raises((FileFormatError, RequestError), match="not a ledger"):
             Ledger.open(place)
-    for place in (b"ledger", None, 3):
-        with pytest.raises(RequestError, match="a path must be text"):
-            Ledger.open(place)
+    with pytest.raises(RequestError, match="a path must be text"):
+        Ledger.open(b"ledger")
     with pytest.raises(RequestError, match="cannot write the ledger"):
         Ledger.create(tmp_path / "nowhere" / "ledger", PureDP(1))
     with pytest.raises(RequestError, match="note holds half a surrogate pair"):
@@ -344,17 +321,13 @@ def test_what_is_no_ledger_is_refused_without_reading_it(tmp_path):
 
 
 def test_any_value_in_a_line_is_refused_with_a_sentence(path):
-    for value in [None, True, 0, -1, 2**70, 1.5, "x", "1e9999", [], {}, [[]]]:
-        header = {"dpstats_ledger": 2, "kind": "pure", "cap": "2", "unit": "replace"}
-        for number, content in ((1, header), (2, SPENDING)):
-            for key in content:
-                changed = line(content | {key: value}, "" if number == 1 else FIRST)[0]
-                path.write_bytes(changed if number == 1 else HEADER + changed)
-                if number == 2 and key in ("plan", "data", "note") and isinstance(value, str):
-                    assert str(Ledger.open(path))  # any text
-                    continue
-                with pytest.raises(FileFormatError):
-                    Ledger.open(path)
+    for value, key in itertools.product([None, True, 0, 2**70, "1e9999", []], SPENDING):
+        path.write_bytes(entry(**{key: value}))
+        if key in ("plan", "data", "note") and isinstance(value, str):
+            assert str(Ledger.open(path))  # any text
+            continue
+        with pytest.raises(FileFormatError):
+            Ledger.open(path)
 
 
 # Kills, full disks, tampering
@@ -362,7 +335,6 @@ def test_any_value_in_a_line_is_refused_with_a_sentence(path):
 PROGRAM = Path(__file__).parent / "programs" / "killed_writers.py"
 AMOUNT = Fraction(1, 1000)
 KILLED = -9
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 
 
 @pytest.fixture
@@ -383,9 +355,9 @@ def writers(path):
     return run
 
 
-@needs_fork
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 @pytest.mark.parametrize(
-    ("kills", "cap"), [(16, 100), pytest.param(200, 1000, marks=pytest.mark.slow)]
+    ("kills", "cap"), [(12, 100), pytest.param(200, 1000, marks=pytest.mark.slow)]
 )
 def test_p11_kills_never_undercount_and_eight_writers_fill_the_cap_exactly(
     path, writers, kills, cap
@@ -404,7 +376,7 @@ def test_p11_kills_never_undercount_and_eight_writers_fill_the_cap_exactly(
     assert drawn_at_last - drawn == cap - lines  # what the eight believe they took is the rest
 
 
-@pytest.mark.parametrize("cut", [1, 60, 150])
+@pytest.mark.parametrize("cut", [1, 150])
 def test_a_line_that_a_kill_cut_off_stops_every_spending(path, cut):
     ledger = Ledger.create(path, PureDP(1))
     ledger.spend(PureDP(AMOUNT))
@@ -424,7 +396,7 @@ def test_a_disk_that_is_full_halfway_leaves_the_ledger_as_it_was(path, monkeypat
     ledger = Ledger.create(path, PureDP(2))
     ledger.spend(PureDP(0.5))
     before, real = path.read_bytes(), os.write
-    for whole_pieces, part in itertools.product((0, 1, 3), (0, 1, 40)):
+    for whole_pieces, part in ((0, 1), (3, 40)):
         left = [whole_pieces]
 
         def write(handle, data, left=left, part=part):
@@ -441,14 +413,6 @@ def test_a_disk_that_is_full_halfway_leaves_the_ledger_as_it_was(path, monkeypat
         assert path.read_bytes() == before
     ledger.spend(PureDP(1.5))
     assert ledger.remaining == 0
-
-
-def test_a_disk_that_takes_lines_in_pieces_gets_whole_lines(path, monkeypatch):
-    ledger = Ledger.create(path, PureDP(2))
-    real = os.write
-    monkeypatch.setattr(os, "write", lambda handle, data: real(handle, bytes(data)[:7]))
-    ledger.spend(PureDP(0.5))
-    assert Ledger.open(path).spent == Fraction(1, 2)
 
 
 def measured(path, monkeypatch):
@@ -494,34 +458,30 @@ def filled(path, spendings=5, note="release, with ü"):
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("bits", [1, pytest.param(8, marks=pytest.mark.slow)])
-def test_every_flipped_bit_is_refused_or_changes_nothing(path, bits):
-    """One bit of every byte, or all eight. An escaped character has two spellings."""
-    content, rng = filled(path, 3), np.random.default_rng(4)
+def test_every_flipped_bit_is_refused_or_changes_nothing(path):
+    """One bit of every byte. An escaped character has two spellings."""
+    content, rng = filled(path, 2), np.random.default_rng(4)
     spendings, same = Ledger.open(path).spendings, 0
     for place in range(len(content)):
-        for bit in rng.choice(8, bits, replace=False).tolist():
-            changed = bytearray(content)
-            changed[place] ^= 1 << bit
-            path.write_bytes(changed)
-            try:
-                same += 1
-                assert Ledger.open(path).spendings == spendings
-                assert changed.lower() == content.lower()
-            except FileFormatError:
-                same -= 1
+        changed = bytearray(content)
+        changed[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        try:
+            same += 1
+            assert Ledger.open(path).spendings == spendings
+            assert changed.lower() == content.lower()
+        except FileFormatError:
+            same -= 1
     assert same <= 2 * len(spendings)
 
 
 def test_lines_that_are_removed_exchanged_repeated_or_from_elsewhere_are_refused(path):
-    lines = filled(path, 6).splitlines(keepends=True)
-    other = filled(path.with_name("other"), 6, "another survey").splitlines(keepends=True)
+    lines = filled(path, 4).splitlines(keepends=True)
+    other = filled(path.with_name("other"), 4, "another survey").splitlines(keepends=True)
     n = len(lines)
     changed = [lines[:i] + lines[j:] for i in range(n) for j in range(i + 1, n)]  # a part removed
-    for i, j in itertools.combinations(range(n), 2):  # two exchanged
-        swapped = list(lines)
-        swapped[i], swapped[j] = lines[j], lines[i]
-        changed.append(swapped)
+    for i, j in itertools.combinations(range(n), 2):
+        changed.append([*lines[:i], lines[j], *lines[i + 1 : j], lines[i], *lines[j + 1 :]])
     changed += [[*lines[:i], lines[j], *lines[i:]] for i in range(n + 1) for j in range(n)]
     changed += [[*lines[:i], other[i], *lines[i + 1 :]] for i in range(1, n)]
     changed += [[*lines[:i], b"\n", *lines[i:]] for i in range(n + 1)]
@@ -529,7 +489,6 @@ def test_lines_that_are_removed_exchanged_repeated_or_from_elsewhere_are_refused
         path.write_bytes(b"".join(several))
         with pytest.raises(FileFormatError, match=r"damaged in line|is not a ledger"):
             Ledger.open(path)
-    assert len(changed) == 112
 
 
 def test_a_system_without_locks_says_so_when_a_ledger_is_opened(path, monkeypatch, capsys):

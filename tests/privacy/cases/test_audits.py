@@ -24,8 +24,10 @@ TABLES = {
     # The sum and the number of rows change, and share the budget.
     "add_remove": ([True, True], [True]),
 }
-BUDGETS = {"laplace": dps.PureDP(1), "gaussian": dps.ZCDP(2)}
-ALL = pytest.mark.parametrize(("kind", "unit"), [(k, u) for k in BUDGETS for u in TABLES])
+BUDGETS = {"laplace": dps.PureDP(1), "gaussian": dps.ZCDP(2), "large": dps.PureDP(3)}
+BOTH = pytest.mark.parametrize(
+    ("kind", "unit"), [("laplace", "replace"), ("gaussian", "add_remove")]
+)
 
 
 def sums_of(measured):
@@ -91,15 +93,16 @@ def halved_sensitivity(monkeypatch):
 # 3.3 of rho). One bit is exact for epsilon, and not for rho.
 
 
-@ALL
+@BOTH
 def test_p62_noisy_sums_show_no_more_than_the_budget(kind, unit):
     assert 0.4 < audit(kind, unit, batches, 9000) <= 1
 
 
-@ALL
+@BOTH
 def test_p61_the_audit_sees_planted_halved_sensitivity(kind, unit, halved_sensitivity):
     assert audit(kind, unit, batches, 5000) > 1
 
 
 def test_p62_whole_releases_show_no_more_than_the_budget():
-    assert 0 < audit("laplace", "replace", whole_releases, 400) <= 1
+    """At epsilon = 3, where 100 releases on each table prove a loss."""
+    assert 0 < audit("large", "replace", whole_releases, 100) <= 1
