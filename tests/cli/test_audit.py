@@ -12,7 +12,7 @@ import dpstats as dps
 from dpstats.auditing import pairs
 from dpstats.auditing.audit import NoiseAudit, audit_blocks
 from dpstats.auditing.noise_source import Event
-from dpstats.cli import DONE, FAILED, OVER_BUDGET, REFUSED, main
+from dpstats.cli import DONE, FAILED, REFUSED, main
 from dpstats.families import KINDS
 from dpstats.families.contrasts import Contrasts
 from dpstats.families.tables.cells import Table
@@ -20,7 +20,7 @@ from dpstats.inference.simulation import draw_from
 from dpstats.planning import division
 from dpstats.privacy import noise
 from dpstats.privacy.gaussian import DiscreteGaussian
-from dpstats.privacy.neighbours import Neighbours, Sensitivity
+from dpstats.privacy.neighbours import Sensitivity
 from dpstats.private import measure as measuring
 
 SCHEMA = dps.Schema(
@@ -129,18 +129,6 @@ def test_a_plan_passes_with_a_table_and_what_is_not_shown(command):
     assert "rho, proved" in printed
 
 
-def test_json_has_every_block_and_exact_numbers(command):
-    plan = planned("tables", dps.ZCDP(Fraction(1, 3)))
-    code, printed = command(plan, "--json")
-    held = json.loads(printed)
-    assert (code, held["plan"], held["passed"]) == (DONE, plan.digest, True)
-    assert len(held["blocks"]) == len(plan.strategy.blocks)
-    assert held["loss"]["budget"] == "1/3"
-    assert Fraction(1, 6) < Fraction(held["loss"]["reached"]) <= Fraction(1, 3)
-    assert held["noise"]["draws"] == 100
-    assert set(held["noise"]["proved"]) == {"rho", "epsilon at delta = 1e-09"}
-
-
 def test_what_cannot_be_audited_is_refused(command):
     plan = planned("losses", dps.PureDP(5))
     assert command(plan, "--draws", "99")[0] == REFUSED
@@ -199,18 +187,6 @@ def test_p61_a_halved_sensitivity_spread_over_a_hundred_functions_is_seen(comman
     assert sum(block["functions"] for block in held["blocks"]) > 100
 
 
-def test_p62_a_doubled_epsilon_is_seen(command, monkeypatch):
-    monkeypatch.setattr(dps.PureDP, "multiplier", lambda *args, real=dps.PureDP.multiplier:
-                        real(*args) / 2)  # fmt: skip
-    asked = {"p": dps.Proportion("b"), "q": dps.Proportion("d")}
-    with pytest.raises(dps.BudgetError, match="spends"):
-        dps.plan(SCHEMA, asked, budget=dps.PureDP(1))
-    unchecked(monkeypatch)
-    code, printed = command(dps.plan(SCHEMA, asked, budget=dps.PureDP(1)))
-    assert code == FAILED
-    assert re.search(r"whole plan .* 2\.0000 FAILED$", printed, re.MULTILINE)
-
-
 def test_p62_a_smaller_scale_where_noise_is_drawn_is_seen(command, monkeypatch):
     real = measuring.noise_scales
     monkeypatch.setattr(measuring, "noise_scales", lambda *args: real(*args) / 2)
@@ -255,13 +231,6 @@ def test_p61_sums_that_count_a_row_more_than_once_are_seen(command, monkeypatch)
     assert re.search(r"table: .* 2\.0000 FAILED", printed)
 
 
-def test_a_plan_that_was_edited_is_refused_as_everywhere(command):
-    plan = planned("losses", dps.PureDP(5))
-    blocks = tuple(replace(p, multiplier=p.multiplier / 2) for p in plan.blocks)
-    edited = replace(plan, strategy=replace(plan.strategy, blocks=blocks))
-    assert command(edited)[0] == OVER_BUDGET
-
-
 def test_all_rows_of_a_person_change_what_is_reached_and_claimed():
     asked = {"t": dps.Marginals(["c", "b"]), "m": dps.Mean("x")}
     (one, loss, row), (three, again, person) = (
@@ -287,14 +256,3 @@ def test_p61_contrasts_that_move_by_less_than_twice_a_row_are_seen(command, monk
     code, printed = command(planned("small survey", dps.ZCDP(1)))
     assert code == FAILED
     assert re.search(r"^contrasts of units: .* 2\.0000 FAILED$", printed, re.MULTILINE)
-
-
-def test_p61_rows_that_count_as_one_whatever_their_weight_are_seen(command, monkeypatch):
-    real = Neighbours.of_person
-    monkeypatch.setattr(
-        Neighbours, "of_person", lambda self, *args: real(replace(self, copies=1), *args)
-    )
-    code, printed = command(planned("small survey", dps.PureDP(1), "add_remove"))
-    assert code == FAILED
-    assert re.search(r"^whole plan .* FAILED$", printed, re.MULTILINE)
-    assert re.search(r"^number of rows: .* 4096\.0000 FAILED$", printed, re.MULTILINE)

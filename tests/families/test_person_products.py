@@ -101,15 +101,6 @@ def test_sums_are_those_of_a_loop_and_blocks_come_back():
         assert (again, again.names) == (block, block.names)
 
 
-def test_part_of_the_totals_follows_from_all_of_them():
-    whole, part = BLOCKS["gap"], PersonShares(SCHEMA["x"], BLOCKS["gap"].groups[1:])
-    derivation = whole.derive(part)
-    assert (derivation.terms == 1).all()
-    assert [whole.names[f] for f in np.flatnonzero(derivation.member >= 0)] == part.names
-    assert part.derive(BLOCKS["line"]) is None
-    assert BLOCKS["line"].derive(BLOCKS["line in a group"]) is None
-
-
 def test_sums_over_any_table_stay_exact():
     fine = of(dps.Mean("fine"))
     for block in (*BLOCKS.values(), fine, of(dps.OLS("fine ~ x"))):

@@ -3,7 +3,6 @@
 import pickle
 import re
 import zipfile
-from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -51,15 +50,6 @@ def test_p67_the_exact_n_is_nowhere(budget, tmp_path, caplog):
 def test_p67_a_planted_exact_n_is_found(budget, tmp_path, caplog):
     with _noise_from(lambda scale, size: np.zeros(size, dtype=np.int64)):
         assert ROWS in numbers_shown(budget, tmp_path, caplog)
-
-
-def test_p03_the_count_is_paid_for_exactly():
-    analyses = {"t": dps.Marginals(["c", "b"], 2), "p": dps.Proportion("b and c == 'u'")}
-    for budget, allocation in [(dps.PureDP(Fraction(1, 3)), "equal"), (dps.ZCDP(0.1), "optimal")]:
-        plan = dps.plan(SCHEMA, analyses, budget=budget, unit="add_remove", allocation=allocation)
-        assert plan.cost() == budget.total
-        count = plan.count
-        assert budget.cost(count.block.sensitivity("add_remove"), count.multiplier) > 0
 
 
 @pytest.mark.parametrize(

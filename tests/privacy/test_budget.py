@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dpstats as dps
 from dpstats.errors import BudgetError, FileFormatError
 from dpstats.privacy.budget import ZCDP, ApproxDP, PureDP, budget_from_dict
 from dpstats.privacy.cautions import cautions
@@ -140,12 +139,3 @@ def test_large_budgets_are_cautioned_against():
         found = cautions(budget, n)
         assert len(found) == len(wanted)
         assert all(text in line for text, line in zip(wanted, found, strict=True))
-
-
-def test_a_plan_prints_its_caution():
-    schema = dps.Schema([dps.Boolean("smoker")])
-    asked = {"it": dps.Proportion("smoker")}
-    plan = dps.plan(schema, asked, budget=PureDP(20), n=200)
-    assert "Caution: epsilon = 20 is a large budget" in str(plan)
-    assert "can learn about one row." in " ".join(str(plan).split())
-    assert "Caution" not in str(dps.plan(schema, asked, budget=PureDP(1)))

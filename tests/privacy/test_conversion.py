@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from dpstats.errors import BudgetError
 from dpstats.privacy import conversion
-from dpstats.privacy.budget import ZCDP, ApproxDP
+from dpstats.privacy.budget import ApproxDP
 from dpstats.privacy.conversion import epsilon_of, log_delta, log_delta_of_gaussians, rho_of
 
 PAIRS = [(1, 1e-9), (1, 1e-6), (0.4, 1e-6)]
@@ -44,12 +44,6 @@ def test_both_directions_are_sound_and_tight(epsilon, delta):
     assert back <= epsilon
     if back > 0:  # zero is private already at this delta, and nothing is below it
         assert log_delta(float(rho), back * (1 - 1e-6)) > math.log(delta) - 1e-8
-
-
-def test_extreme_budgets_have_a_reading():
-    for rho in [Fraction(1, 10**400), Fraction(10**8), Fraction(1, 7)]:
-        assert 0 <= epsilon_of(rho, Fraction(1, 10**9)) < 2 * rho + 100
-        assert "epsilon = " in str(ZCDP(rho))
 
 
 def gaussian(variance):

@@ -1,6 +1,5 @@
 """The noise: its law, its independence, and everything that must be refused."""
 
-import inspect
 import math
 import secrets
 from concurrent.futures import ThreadPoolExecutor
@@ -22,20 +21,6 @@ SENTINEL = 918273645
 
 def zeros(d):
     return np.zeros(d, dtype=np.int64)
-
-
-def test_p58_no_public_argument_reaches_the_source():
-    public = {
-        name: list(inspect.signature(function).parameters)
-        for name, function in inspect.getmembers(noise, inspect.isfunction)
-        if function.__module__ == noise.__name__ and not name.startswith("_")
-    }
-    assert public == {
-        "add_noise": ["sums", "scale", "noise"],
-        "draw_uniforms": ["d"],
-        "is_private": [],
-        "scale_for": ["multiplier", "bound", "noise"],
-    }
 
 
 @pytest.mark.parametrize(

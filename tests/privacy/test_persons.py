@@ -89,18 +89,6 @@ def spent_on(plan, k):
     return total + residuals_cost(residuals, plan.budget, Neighbours(plan.unit, k))
 
 
-def test_the_noise_of_a_plan_is_that_of_a_smaller_budget():
-    """Every scale at k rows is that at budget / k or rho / k^2, the reference's own included."""
-    asked = ANALYSES["moments"] | ANALYSES["tables"]
-    for kind, unit, power in ((dps.PureDP, "add_remove", 1), (dps.ZCDP, "replace", 2)):
-        several, small = (
-            dps.plan(SCHEMA, asked, budget=kind(Fraction(amount)), rows_per_person=k, unit=unit,
-                     n=10_000, reference=HISTOGRAM)
-            for k, amount in ((3, 1000), (1, Fraction(1000, 3**power)))
-        )  # fmt: skip
-        assert several.strategy.blocks == small.strategy.blocks
-
-
 # Files, ledgers, texts
 
 

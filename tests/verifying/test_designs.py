@@ -1,13 +1,11 @@
 """The second opinion on files of sample surveys: weights, sets of cells, contrasts of units."""
 
 import itertools
-import json
 
 import pytest
 
 import dpstats as dps
 from dpstats.verifying import blocks
-from dpstats.verifying.arguing import verify
 from dpstats.verifying.design import count_pairs
 from dpstats.verifying.shapes import NotReadError
 
@@ -77,14 +75,6 @@ def test_a_row_whose_weight_changes_counts_where_replaced_rows_cancel(weighted, 
     assert blocks.find_weighted(count.block, "replace", 1).bound == 1
 
 
-def test_the_file_of_a_release(weighted, survey, tmp_path):
-    release = dps.release(weighted(dps.ZCDP(2), "add_remove"), survey, m=60, k=40, rng=1)
-    release.save(tmp_path / "r.zip")
-    verdict = verify(tmp_path / "r.zip")
-    assert verdict.agrees, verdict.text
-    assert "Certificate: delta" in verdict.text
-
-
 def test_it_counts_pairs_as_the_package_does():
     for units, lonely in itertools.product(LISTED, ["certainty", "adjust", "collapse"]):
         design = dps.Design("w", mean=1, cap=2, strata="s", unit="u", units=units, lonely=lonely)
@@ -106,13 +96,3 @@ def test_persons_beside_a_design(weighted, judge, unit, budget):
     assert verdict.reached == plan.budget.total
     assert f"each block costs {3 if budget.kind == 'pure' else 9} times" in verdict.text
     assert "not measured; their weights are scaled to 3 caps in all" in verdict.text
-
-
-def test_the_key_of_persons_is_not_measured(weighted, tmp_path):
-    path = tmp_path / "plan.json"
-    weighted(PURE, "replace", person="id", rows_per_person=2).save(path)
-    plain = json.loads(path.read_text())
-    for key in ("weight", "region"):
-        path.write_text(json.dumps({**plain, "person_key": key}))
-        with pytest.raises(NotReadError, match="tells persons apart"):
-            verify(path)

@@ -259,17 +259,6 @@ def test_members_that_a_release_does_not_have(texts, tmp_path):
         assert not agrees(path)
 
 
-def test_measurements_have_two_members(texts, tmp_path):
-    own = {name: texts[name] for name in ("measurements.json", "answers.csv")}
-    path = packed(tmp_path / "m.zip", own)
-    dps.Measurements.load(path)
-    assert agrees(path)
-    packed(path, own | {"rows.csv": texts["rows.csv"]})
-    with pytest.raises(FileFormatError, match="those alone"):
-        dps.Measurements.load(path)
-    assert not agrees(path)
-
-
 def test_members_together_are_no_larger_than_a_file(saved, monkeypatch):
     path = saved / "replace.zip"
     with zipfile.ZipFile(path) as archive:
@@ -313,29 +302,21 @@ TABLES = {
     ("answers.csv", "the name of another"): lambda text: text.replace("smoker", "hiv", 1),
     ("answers.csv", "another order of functions"): swapped,
     ("answers.csv", "the other end"): cell(1, 4, lambda c: "-0.5"),
-    ("candidates.csv", "many rows"): cell(1, -1, lambda c: 10**7),
     ("candidates.csv", "more rows than an integer holds"): many_rows,
     ("answers.csv", "another heading"): lambda text: text.replace("noisy_sum", "sum"),
     ("answers.csv", "a text"): cell(1, 3, lambda c: "nine"),
     ("answers.csv", "beyond 64 bits"): cell(1, 3, lambda c: 2**70),
-    ("answers.csv", "far outside"): cell(1, 4, lambda c: "7.0"),
     ("answers.csv", "no such block"): cell(1, 0, lambda c: "99"),
-    ("answers.csv", "an underscore"): cell(1, 3, lambda c: "1_000"),
     ("answers.csv", "a zero before"): cell(2, 3, lambda c: f"0{c.lstrip('-')}"),
-    ("answers.csv", "hidden digits"): cell(1, 4, lambda c: f"{c}00012345678"),
-    ("answers.csv", "no number"): cell(1, 4, lambda c: "nan"),
     ("answers.csv", "a number in other digits"): cell(1, 1, lambda c: "\u0660"),
     ("answers.csv", "other ends of lines"): lambda text: text.replace("\n", "\r\n"),
     ("candidates.csv", "another heading"): lambda text: text.replace("_count", "count"),
     ("candidates.csv", "no such code"): cell(1, 0, lambda c: "99"),
     ("candidates.csv", "a negative count"): cell(1, -1, lambda c: "-3"),
     ("candidates.csv", "too large a weight"): cell(1, -2, lambda c: "0.9"),
-    ("candidates.csv", "a weight"): cell(1, -2, lambda c: f"{c}0001234"),
     ("candidates.csv", "a cell more"): lambda text: text.replace("\n", ",0\n"),
     ("rows.csv", "a row more"): lambda text: text + text.splitlines()[1] + "\n",
-    ("rows.csv", "another table"): lambda text: "private,rows\n1,2\n",
     ("rows.csv", "a value"): cell(1, 0, lambda c: "south" if c == "north" else "north"),
-    ("rows.csv", "hidden digits"): cell(1, 2, lambda c: f"{c}000000001"),
     ("rows.csv", "another missing value"): lambda text: text.replace("nan", "", 1),
     ("rows.csv", "another order"): swapped,
 }  # fmt: skip

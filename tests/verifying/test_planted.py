@@ -90,16 +90,6 @@ def test_a_promise_of_too_small_an_epsilon(whole, judge):
     assert "it is not proven that rho = " in judge(plan).wrong[0]
 
 
-def test_a_key_that_is_not_known_is_refused(whole, judge):
-    for place in ["file", "column", "block"]:
-        plan = whole(dps.PureDP(1), "replace", "smoking").to_dict()
-        {"file": plan, "column": plan["schema"][0], "block": plan["blocks"][0]}[place][
-            "rows_each"
-        ] = 2
-        with pytest.raises(NotReadError, match="keys that are not known: rows_each"):
-            judge(plan)
-
-
 def test_terms_that_are_others_in_disguise_are_refused(whole, judge):
     """A bound counts every product once."""
     plan = whole(dps.PureDP(1), "replace", "line").to_dict()

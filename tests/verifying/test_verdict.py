@@ -75,6 +75,9 @@ def test_a_plan_that_leaves_out_what_its_start_measured(whole, rows, judge):
     first = dps.release(whole(dps.PureDP(1), "replace", "logs"), rows, m=60, rng=1)
     asked = {"logs": replace(first.analyses["logs"], stages=2)}
     plain = dps.plan(first.schema, asked, budget=dps.PureDP(1), start=first).to_dict()
+    right = judge(plain)
+    assert right.agrees, right.text
+    assert right.bound == 2
     double_noise(plain)
     verdict = judge(plain)
     assert verdict.bound < 2

@@ -71,13 +71,6 @@ def test_a_table_counts_like_a_loop(names, codes):
     ]
 
 
-def test_columns_are_ordered_as_in_the_schema_however_they_are_asked_for():
-    assert Cells.table(SCHEMA, ["age", "region"]) == Cells.table(SCHEMA, ["region", "age"])
-    degree_two = tables_of_degree(SCHEMA, ["score", "region", "smoker"], 2)
-    asked = [[c.name for c in table.columns] for table in degree_two]
-    assert asked == [["region", "smoker"], ["region", "score"], ["smoker", "score"]]
-
-
 def test_what_cannot_be_counted_is_refused():
     wide = Schema([Category(f"c{i}", list(range(200))) for i in range(4)])  # 1.6e9 cells
     for make in [
@@ -94,14 +87,3 @@ def test_what_cannot_be_counted_is_refused():
     ]:  # fmt: skip
         with pytest.raises(RequestError):
             make()
-
-
-@given(subsets, subsets, st.booleans())
-@settings(max_examples=40)
-def test_cells_of_a_margin_are_as_many_as_are_added(names, of_margin, complements):
-    table, margin = (Cells.table(SCHEMA, some) for some in (names, of_margin))
-    derivation = table.derive(margin, complements=complements)
-    terms = table.terms_of(margin, complements=complements)
-    assert (terms is None) == (derivation is None)
-    if terms is not None:
-        np.testing.assert_array_equal(terms, derivation.terms)

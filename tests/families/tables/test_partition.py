@@ -1,13 +1,12 @@
 """Sets of cells that are measured together: what they may be, and what follows from them."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import dpstats as dps
 from dpstats.errors import RequestError
 from dpstats.families import block_from_dict
-from dpstats.families.tables.cells import ROWS, Cells, Partition
+from dpstats.families.tables.cells import Cells, Partition
 
 SCHEMA = dps.Schema([dps.Boolean("b"), dps.Category("c", ["x", "y", "z"])])
 CODES = {"b": np.array([0, 1, 1, 1, 0]), "c": np.array([0, 1, 2, 2, 2])}
@@ -44,21 +43,6 @@ def test_union_and_difference_are_of_two_sets():
     assert not two.settles(two.rotate())
 
 
-def test_the_number_of_rows_follows_from_sets_of_all_cells():
-    whole = partition("c == 'x'", "c == 'y'", "c == 'z'")
-    for block in (whole, partition("c == 'x'", "c != 'x'").rotate()):
-        assert block.derive(ROWS).apply(block.sums(CODES), 0).tolist() == [5]
-    assert partition("c == 'x'", "c == 'y'").derive(ROWS) is None
-
-
-def test_sets_follow_from_a_table_that_holds_them():
-    table = Cells.table(SCHEMA, ["c", "b"])
-    sets = partition("b and c == 'x'", "b and c != 'x'")
-    found = table.derive(sets, complements=False).apply(table.sums(CODES), 0)
-    assert found.tolist() == sets.sums(CODES).tolist() == [0, 3]
-    assert table.derive(partition("c == 'x'", "c != 'x'").rotate()) is None
-
-
 def numbered(names, number):
     """Sets of the cells with each number; -1 is in none."""
     columns = tuple(SCHEMA[name] for name in names)
@@ -82,15 +66,3 @@ def test_sets_that_are_no_unions_do_not_follow():
     assert half.derive(numbered("cb", [0, 0, 1, 0, -1, -1])) is None
     outside = numbered("cb", [-1, 0, 1, 1, 2, 2]).derive(fine)
     assert outside.terms.tolist() == [0, 1, 1]  # a cell of the first is in no set
-
-
-def test_two_sets_that_are_all_are_measured_once():
-    design = dps.Design("w", mean=1, cap=1, unit="u", units=list(range(8)))
-    schema = dps.Schema([dps.Category("a", ["x", "y", "z"])], design=design)
-    asked = {"x": dps.Proportion("a == 'x'"), "others": dps.Proportion("a != 'x'")}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(1e9), n=100)
-    assert len(plan.blocks) == 1
-    rows = {"a": ["x", "y", "z", "z"] * 25, "w": [1.0] * 100, "u": list(range(4)) * 25}
-    release = dps.release(plan, pd.DataFrame(rows), rng=0, m=2, k=5)
-    shares = [float(release.infer(name)) for name in asked]
-    np.testing.assert_allclose(shares, [0.25, 0.75], rtol=1e-8)

@@ -89,9 +89,3 @@ def test_precisions_beyond_64_bits_stay_exact():
     exact = joint_l2_squared(blocks, large, "replace")
     assert exact > joint_l2_squared(blocks, small, "replace")
     assert float(exact) == pytest.approx(2 * float(joint_l2_squared(blocks, small, "replace")))
-
-
-def test_the_residuals_of_tables_are_those_of_all_margins_once():
-    tables = [Cells.table(SCHEMA, names) for names in (["region", "smoker"], ["region", "age"])]
-    found = [tuple(c.name for c in block.columns) for block in residuals_of(tables)]
-    assert found == [("region",), ("smoker",), ("age",), ("region", "smoker"), ("region", "age")]

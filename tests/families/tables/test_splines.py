@@ -13,9 +13,7 @@ SCHEMA = dps.Schema([
     dps.Number("x", 0, 10, points=11, edges=[2, 3, 9], missing=0), dps.Category("g", ["n", "s"]),
     dps.Number("fine", 0, 1, points=1001, edges=[0.2, 0.21, 0.5], missing=0),
     dps.Number("z", 0, 6, points=7, edges=[2], allow_missing=True),
-    dps.Number("visits", 0, 20, points=21, missing=0),
 ])  # fmt: skip
-VISITS = (-10, 10)
 
 
 def codes_of(*names):
@@ -36,27 +34,6 @@ def test_splines_are_those_of_de_boor(name):
     assert found.min() >= 0
     np.testing.assert_array_equal(found.sum(axis=0), table.bounds[0])
     np.testing.assert_allclose(found / table.bounds[0], wanted, atol=1.001 / table.bounds[0])
-
-
-def test_knots_are_where_bins_start():
-    assert knots_of(SCHEMA["x"]) == (-5, -3, -2, 4, 5)
-    assert knots_of(SCHEMA["z"]) == (-3, -1, 3)
-    assert knots_of(SCHEMA["visits"]) == VISITS
-
-
-def test_sums_are_those_of_products():
-    columns = (SCHEMA["x"], SCHEMA["g"], SCHEMA["visits"])
-    table = SplineTable(columns, (knots_of(SCHEMA["x"]), None, VISITS))
-    codes = codes_of("x", "g", "visits")
-    assert table.shape == (6, 2, 2)
-    assert table.names[3] == "spline 1 of x, g=s, spline 2 of visits"
-    functions = table.functions(codes)
-    shares = functions / table.bounds[:, np.newaxis]
-    np.testing.assert_array_equal(shares.sum(axis=0), 1.0)
-    visits = shares.reshape(6, 2, 2, -1).sum(axis=(0, 1))  # exact for counts
-    np.testing.assert_allclose(visits[1], (codes["visits"] + 10) / 20, rtol=1e-15)
-    inside = shares.reshape(6, 2, 2, -1).sum(axis=(0, 2))
-    np.testing.assert_array_equal(inside[1], codes["g"] == 1)
 
 
 def test_rows_outside_a_condition_add_nothing():

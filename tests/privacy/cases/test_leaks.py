@@ -247,18 +247,6 @@ def test_p72_a_first_line_that_is_a_row_is_not_kept(tmp_path, caplog, capsys):
     assert not (tmp_path / "s.toml").exists()
 
 
-def test_p77_wild_noise_still_gives_a_release(plan, frame):
-    def wild(scale, size):
-        return np.resize(np.array([2**61, -(2**61), 0, 1]), size)
-
-    with noise._noise_from(wild):
-        measured = dps.measure(plan, frame.head(100))
-    release = dps.synthesize(measured, m=300, rng=1)
-    assert len(release.to_frame()) == 100
-    assert np.isfinite(release.weights).all()
-    assert release.weights.sum() == pytest.approx(1)
-
-
 def test_p77_a_failing_solver_falls_back_on_noisy_values_only(
     plan, frame, sentinels, reachable, monkeypatch, search
 ):

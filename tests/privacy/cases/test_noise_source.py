@@ -128,14 +128,6 @@ def test_p58_no_public_argument_reaches_the_noise():
     assert list(inspect.signature(dps.measure).parameters) == taken
 
 
-def test_p58_rng_repeats_rows_but_not_noise(small_plan):
-    releases = [dps.release(small_plan, FRAME, rng=7, m=50) for _ in range(2)]
-    assert distinct([release.measurements for release in releases])
-    measured = releases[0].measurements
-    rows = [dps.synthesize(measured, rng=1, m=50).to_frame() for _ in range(2)]
-    pd.testing.assert_frame_equal(*rows)
-
-
 def fail(*args, **kwargs):
     raise OSError(f"no entropy near {SENTINEL}")
 

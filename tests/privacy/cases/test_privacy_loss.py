@@ -218,12 +218,6 @@ def test_p49_the_loss_of_both_stages_is_at_most_the_budget(guard, pilot, unit, k
     guard(dps.plan(SCHEMA, asked, budget=kind(Fraction(1, 3)), unit=unit))
 
 
-def test_p49_a_plan_read_from_a_file_costs_the_same(tmp_path, make_plan):
-    plan = make_plan("group")
-    plan.save(tmp_path / "plan.json")
-    assert largest_loss(dps.Plan.load(tmp_path / "plan.json")) == largest_loss(plan)
-
-
 def with_blocks(plan, blocks):
     return replace(plan, strategy=replace(plan.strategy, blocks=tuple(blocks)))
 
@@ -301,19 +295,6 @@ def test_p64_planted_shared_noise_fails_the_guard(guard, monkeypatch, make_plan)
         lambda sums, scale, noise: sums + real(np.zeros(1, np.int64), scale, noise),
     )
     with pytest.raises(AssertionError, match="noise shared"):
-        guard(make_plan("pairs"))
-
-
-def test_p64_planted_missing_noise_fails_the_guard(guard, monkeypatch, make_plan):
-    real = measuring.add_noise
-
-    def only_the_first(sums, scale, noise):
-        noisy = real(sums, scale, noise)
-        noisy[1:] = sums[1:]
-        return noisy
-
-    monkeypatch.setattr(measuring, "add_noise", only_the_first)
-    with pytest.raises(AssertionError, match="a sum without noise"):
         guard(make_plan("pairs"))
 
 
