@@ -231,24 +231,6 @@ def test_p61_sums_that_count_a_row_more_than_once_are_seen(command, monkeypatch)
     assert re.search(r"table: .* 2\.0000 FAILED", printed)
 
 
-def test_all_rows_of_a_person_change_what_is_reached_and_claimed():
-    asked = {"t": dps.Marginals(["c", "b"]), "m": dps.Mean("x")}
-    (one, loss, row), (three, again, person) = (
-        audit_blocks(
-            dps.plan(SCHEMA, asked, budget=dps.ZCDP(1), rows_per_person=k).strategy,
-            np.random.default_rng(0),
-        )
-        for k in (1, 3)
-    )
-    for single, several in zip(one, three, strict=True):
-        assert several.reached == 9 * single.reached
-        assert several.claimed == 9 * single.claimed
-    assert float(again.reached) == pytest.approx(float(loss.reached), rel=1e-6)
-    for single, several in zip(row.sums, person.sums, strict=True):
-        for a, b in zip(single, several, strict=True):
-            np.testing.assert_array_equal(3 * a, b)
-
-
 def test_p61_contrasts_that_move_by_less_than_twice_a_row_are_seen(command, monkeypatch):
     """A row that stays and whose unit is another moves them by twice its values."""
     claim(monkeypatch, Contrasts, lambda unit, right: Sensitivity(

@@ -47,23 +47,14 @@ def test_no_pair_of_rows_passes_the_claim_on_a_whole_grid(rows_of, change_of):
 
 
 def test_sums_are_exact_where_one_float_product_over_all_rows_is_not():
-    # K = 2^19: a square takes 38 bits, so 2^53 is passed after 2^15 rows.
-    schema = Schema([Number("x", -1, 1, points=2**20 + 1, missing=0),
-                     Number("y", -1, 1, points=2**20 + 1, missing=0)])  # fmt: skip
-    block = Moments.of(schema, ["x", "y"])
-    n, odd = 3 * 2**15 + 1, 2**19 - 1
-    x = np.full(n, odd, dtype=np.int64)
-    y = np.where(np.arange(n) % 3 == 0, -odd, odd - 2)
-    sums = dict(zip(block.names, block.sums({"x": x, "y": y}).tolist(), strict=True))
-    exact = {
-        "x": n * odd,
-        "y": sum(y.tolist()),
-        "x^2": n * odd**2,
-        "x*y": odd * sum(y.tolist()),
-        "y^2": sum(v * v for v in y.tolist()),
-    }
-    assert sums == exact
-    assert int(float(x.astype(float) @ x.astype(float))) != exact["x^2"]  # the trap is real
+    """K = 2^19: a square takes 38 bits, so 2^53 is passed after 2^15 rows."""
+    schema = Schema([Number(name, -1, 1, points=2**20 + 1, missing=0) for name in "xy"])
+    block, n, odd = Moments.of(schema, ["x", "y"]), 3 * 2**15 + 1, 2**19 - 1
+    x, y = np.full(n, odd), np.where(np.arange(n) % 3 == 0, -odd, odd - 2)
+    total, squares = sum(y.tolist()), sum(v * v for v in y.tolist())
+    sums = block.sums({"x": x, "y": y}).tolist()
+    assert sums == [n * odd, total, n * odd**2, odd * total, squares]
+    assert int(float(x.astype(float) @ x.astype(float))) != n * odd**2  # the trap is real
 
 
 def test_what_cannot_have_moments_is_refused():

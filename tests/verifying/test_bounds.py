@@ -16,7 +16,7 @@ from dpstats.families.features import product
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.lattice import KernelLattice
-from dpstats.verifying import blocks, kinds, products
+from dpstats.verifying import blocks, kinds
 from dpstats.verifying.columns import read_column
 from dpstats.verifying.shapes import NotReadError
 
@@ -127,11 +127,3 @@ def test_losses_of_a_number_and_of_its_bins():
     losses["loss"] = {"kind": "logistic"}
     with pytest.raises(NotReadError, match="does not fit its response"):
         kinds.read_block(losses, {plain["name"]: read_column(plain) for plain in columns})
-
-
-def test_a_bound_that_is_too_small_is_seen(monkeypatch):
-    block = read(Moments.of_terms(SCHEMA, [(("x", None),), (("x", None),) * 2]))
-    check(block)
-    monkeypatch.setattr(products, "_bound_all_few", lambda terms, power: Fraction(2))
-    with pytest.raises(AssertionError):
-        check(block)
