@@ -17,7 +17,6 @@ from dpstats.families import KINDS
 from dpstats.families.contrasts import Contrasts
 from dpstats.families.tables.cells import Table
 from dpstats.inference.simulation import draw_from
-from dpstats.planning import division
 from dpstats.privacy import noise
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.neighbours import Sensitivity
@@ -165,12 +164,6 @@ def claim(monkeypatch, kind, claimed):
     monkeypatch.setattr(kind, "sensitivity", lambda self, unit: claimed(unit, real(self, unit)))
 
 
-def unchecked(monkeypatch):
-    """A library that does not check its own plans."""
-    for check in ("check", "check_kept"):
-        monkeypatch.setattr(dps.Plan, check, lambda *arguments, **options: None)
-
-
 def test_p61_a_halved_sensitivity_spread_over_a_hundred_functions_is_seen(command, monkeypatch):
     """By the search for rows: draws alone do not show it."""
     columns = [dps.Number(f"x{i}", 0, 1, points=3, missing=0) for i in range(13)]
@@ -196,29 +189,6 @@ def test_p62_a_smaller_scale_where_noise_is_drawn_is_seen(command, monkeypatch):
     assert re.search(r"^epsilon, proved .* at most 1 +FAILED$", printed, re.MULTILINE)
     assert re.search(r"^fit to its law, .* FAILED$", printed, re.MULTILINE)
     assert not re.search(r"whole plan .*FAILED", printed)
-
-
-def test_p63_a_block_left_out_of_the_sensitivity_is_seen(command, monkeypatch):
-    real = division.relative_price
-    monkeypatch.setattr(
-        division, "relative_price", lambda blocks, *rest: real(blocks[1:] or blocks, *rest)
-    )
-    unchecked(monkeypatch)
-    code, printed = command(planned("moments", dps.ZCDP(1)))
-    assert code == FAILED
-    assert re.search(r"whole plan .* FAILED$", printed, re.MULTILINE)
-
-
-def test_p64_noise_shared_by_functions_is_seen(command, monkeypatch):
-    real = measuring.add_noise
-    monkeypatch.setattr(
-        measuring,
-        "add_noise",
-        lambda sums, scale, kind: sums + real(np.zeros(1, np.int64), scale, kind),
-    )
-    code, printed = command(planned("tables", dps.PureDP(5)))
-    assert code == FAILED
-    assert re.search(r"^fit to its law, .* FAILED$", printed, re.MULTILINE)
 
 
 def test_p61_sums_that_count_a_row_more_than_once_are_seen(command, monkeypatch):

@@ -83,13 +83,11 @@ NAMED = dps.Schema([
 
 
 @pytest.mark.parametrize(("formula", "factors", "names"), [
-    ("y ~ `1` + `0`", ["1", "0"], ["1", "0"]), ("y ~ a:`1`", ["a 1"], ["a:1"]),
-    ("`1` ~ C(`C(g)`)", ["C(g)"], ["C(`C(g)`)[T.q]"]), ("y ~ C(in)", ["in"], ["C(`in`)[T.q]"]),
-    ("y ~ I(`and`**2) + I(class**2)", ["and and", "class class"],
-     ["I(`and` ** 2)", "I(`class` ** 2)"]),
-    ("y ~ log(is) + log(`net pay`)", ["is", "net pay"], ["log(`is`)", "log(`net pay`)"]),
-    ("a ~ `log(y)`", ["log(y)"], ["log(y)"]), ("y ~ `a:b` + `x - y`", ["a:b", "x - y"],
-                                                ["a:b", "x - y"]),
+    ("y ~ a:`1`", ["a 1"], ["a:1"]), ("`1` ~ C(`C(g)`)", ["C(g)"], ["C(`C(g)`)[T.q]"]),
+    ("y ~ I(`and`**2)", ["and and"], ["I(`and` ** 2)"]),
+    ("y ~ log(`net pay`)", ["net pay"], ["log(`net pay`)"]),
+    ("a ~ `log(y)`", ["log(y)"], ["log(y)"]),
+    ("y ~ `a:b` + `x - y`", ["a:b", "x - y"], ["a:b", "x - y"]),
 ])  # fmt: skip
 def test_a_name_in_backticks_is_that_name(formula, factors, names):
     design = Design.of(formula, NAMED)

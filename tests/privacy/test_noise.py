@@ -185,7 +185,7 @@ def test_p02_scales_out_of_range_are_refused():
 
 
 def test_p54_the_gaussian_sampler_follows_its_exact_law():
-    drawn = add_noise(zeros(20_000), 0.6, "gaussian")
+    drawn = add_noise(zeros(40_000), 0.6, "gaussian")
     assert fit_pvalue(drawn, DiscreteGaussian(0.6)) > 1e-6
     scale, size = 1e5 + 1 / 3, 20_000
     drawn, ranks = add_noise(zeros(size), scale, "gaussian"), np.arange(1, size + 1) / size

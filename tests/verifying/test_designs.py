@@ -33,17 +33,6 @@ def test_every_block_of_a_plan(weighted, unit, budget, reread, differences, judg
     assert "weighted by 'weight', at most 2500, in 4,096 steps" in verdict.text
 
 
-def test_contrasts_of_scores(weighted, reread, differences):
-    budget = dps.ZCDP(2)
-    asked = {"line": dps.OLS("smoker ~ age + level")}
-    plan = dps.plan(weighted(budget, "replace").schema, asked, budget=budget, n=500)
-    (one,) = (each for each in reread(plan).blocks if each.role == "contrasts")
-    assert one.block.base.plain["link"] == "identity"
-    assert differences(plan) == []
-    assert blocks.find_weighted(one.block, "add_remove", 2).bound == 3
-    assert blocks.find_weighted(one.block, "replace", 2).bound == 12
-
-
 def test_splines_and_contrasts_of_their_scores(weighted, reread, differences, judge):
     asked = {"odds of some": dps.Logistic("smoker ~ age", given="level == 'a'")}
     plan = dps.plan(weighted(PURE, "replace").schema, asked, budget=PURE, n=500)

@@ -148,22 +148,6 @@ def test_p59_a_failing_entropy_source_is_noticed_before_rows_are_read(
     assert dps.Ledger.open(path).spent == 0
 
 
-def test_p59_a_source_that_fails_later_releases_nothing(monkeypatch, small_plan, tmp_path):
-    path = tmp_path / "ledger"
-    dps.Ledger.create(path, dps.PureDP(1))
-    real, calls = secrets.token_bytes, []
-
-    def token_bytes(size):
-        calls.append(size)
-        return real(size) if len(calls) == 1 else fail()
-
-    monkeypatch.setattr(secrets, "token_bytes", token_bytes)
-    with pytest.raises(dps.NoiseError, match="nothing was released") as caught:
-        dps.measure(small_plan, FRAME, ledger=path)
-    assert caught.value.__context__ is None
-    assert dps.Ledger.open(path).spent == small_plan.budget.total
-
-
 def test_p60_a_missing_backend_has_no_fallback(monkeypatch, attempt, tmp_path):
     path = tmp_path / "ledger"
     dps.Ledger.create(path, dps.PureDP(1))
