@@ -135,7 +135,7 @@ def test_p46_every_cell_is_noised_empty_ones_too():
 
 REQUESTS = {
     dps.Proportion: {"condition": "x < 1"}, dps.Marginals: {"columns": ["c", "b"]},
-    dps.Quantile: {"column": "x", "probabilities": [0.2, 0.5]},
+    dps.Quantile: {"column": "x"},
     dps.GroupMeans: {"column": "x", "by": "c"}, dps.OLS: {"formula": "x ~ w"},
     dps.PCA: {"columns": ["x", "w"], "clip_norm": 1}, dps.Logistic: {"formula": "b ~ x"},
     dps.Huber: {"formula": "x ~ w", "k": 1.0}, dps.Ratio: {"numerator": "x", "denominator": "w"},
