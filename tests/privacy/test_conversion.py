@@ -151,6 +151,7 @@ def test_both_directions_are_sound_and_agree(log_epsilon, log_10):
     assert other.epsilon <= epsilon * (1 + Fraction(1, 10**5)) or other.epsilon < 2e-9
 
 
+@pytest.mark.slow  # to import it takes longer than all others here
 def test_against_another_accountant():
     """The privacy loss distributions of Google's library, discretised upwards."""
     accounting = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
