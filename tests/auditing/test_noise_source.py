@@ -18,8 +18,6 @@ from dpstats.auditing.noise_source import (
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 
-SCALES = (0.3, 3.0, 1500.0, 1e8)
-
 
 def laplace(scale, shape, rng):
     """Discrete Laplace draws: the difference of two geometric ones."""
@@ -28,38 +26,27 @@ def laplace(scale, shape, rng):
 
 
 def test_pvalues_of_correct_draws_have_their_level():
-    """Of 300, at most so many below .05 as come by chance once in a million; and not far fewer."""
-    for scale in SCALES[::2]:
-        rng = np.random.default_rng(5)
-        small = sum(
-            fit_pvalue(laplace(scale, 5_000, rng), DiscreteLaplace(scale)) < 0.05
-            for _ in range(300)
-        )
-        assert binomtest(small, 300, 0.05).pvalue > 1e-6
+    """Of 100, at most so many below .05 as come by chance once in a million."""
+    rng, law = np.random.default_rng(5), DiscreteLaplace(3.0)
+    small = sum(fit_pvalue(laplace(3.0, 2_000, rng), law) < 0.05 for _ in range(100))
+    assert binomtest(small, 100, 0.05, alternative="greater").pvalue > 1e-6
 
 
 def test_wrong_scales_are_seen():
-    for scale in SCALES:
-        for wrong in [0.5, 0.95, 1.05, 2]:
+    for scale in (0.3, 3.0, 1e8):
+        for wrong in (0.95, 1.05):
             draws = laplace(scale * wrong, 200_000, np.random.default_rng(1))
             assert fit_pvalue(draws, DiscreteLaplace(scale)) < 1e-6
-            assert fit_pvalue(draws, DiscreteGaussian(scale * wrong * math.sqrt(2))) < 1e-6
+        assert fit_pvalue(draws, DiscreteGaussian(1.05 * scale * math.sqrt(2))) < 1e-6
 
 
 def test_rounded_draws_are_seen_by_their_last_bits():
-    draws = laplace(1e6, 50_000, np.random.default_rng(2))
+    draws = laplace(1e6, 20_000, np.random.default_rng(2))
     rounded = draws // 2 * 2
     assert fit_pvalue(rounded, DiscreteLaplace(1e6)) > 1e-6  # the law hardly differs
-    assert last_bits_pvalue(rounded) < 1e-6
-    assert last_bits_pvalue(draws) > 1e-6
-    assert last_bits_pvalue(-draws) > 1e-6
+    assert last_bits_pvalue(rounded) < 1e-6 < min(map(last_bits_pvalue, (draws, -draws)))
     scales, rng = np.full(2, 1e6), np.random.default_rng(8)
-    assert together(fits(draws.reshape(-1, 2), scales, DiscreteLaplace, rng)) > 1e-6
     assert together(fits(rounded.reshape(-1, 2), scales, DiscreteLaplace, rng)) < 1e-6
-
-
-def shared_by_functions(noise):
-    return np.repeat(noise[:, :1], noise.shape[1], axis=1)
 
 
 def shared_by_two_functions(noise):
@@ -71,10 +58,10 @@ def drawn_twice(noise):
 
 
 def test_dependent_draws_of_the_right_law_are_seen():
-    for planted in [shared_by_functions, shared_by_two_functions, drawn_twice]:
-        noise = laplace(20.0, (20_000, 6), np.random.default_rng(3))
-        scales, rng = np.full(6, 20.0), np.random.default_rng(4)
-        assert together(fits(noise, scales, DiscreteLaplace, rng)) > 1e-6
+    noise = laplace(20.0, (20_000, 6), np.random.default_rng(3))
+    scales, rng = np.full(6, 20.0), np.random.default_rng(4)
+    assert together(fits(noise, scales, DiscreteLaplace, rng)) > 1e-6
+    for planted in [shared_by_two_functions, drawn_twice]:
         assert together(fits(planted(noise), scales, DiscreteLaplace, rng)) < 1e-6
 
 
@@ -95,11 +82,11 @@ def test_ratios_are_those_of_the_laws():
 
 
 def test_proved_losses_hold_and_come_near(monkeypatch):
-    """A pure loss of 1 on one function, 2000 times at a confidence of .9: at most so many miss."""
+    """A pure loss of 1 on one function, 400 times at a confidence of .9: at most so many miss."""
     monkeypatch.setattr(noise_source, "MISS", 0.1)
     rng, runs = np.random.default_rng(7), 400
     event, missed, most = Event(1.0, 1), 0, 0.0
-    for _ in range(2_000):
+    for _ in range(400):
         here, there = laplace(1.0, (runs, 1), rng), 1 + laplace(1.0, (runs, 1), rng)
         one, other = (
             log_ratios(made, np.array([0]), np.array([1]), np.ones(1), "laplace")
@@ -107,7 +94,7 @@ def test_proved_losses_hold_and_come_near(monkeypatch):
         )
         found = event.proves(epsilon_of(), one, other)
         missed, most = missed + (found > 1), max(most, found)
-    assert binomtest(missed, 2_000, 0.1, alternative="greater").pvalue > 1e-6
+    assert binomtest(missed, 400, 0.1, alternative="greater").pvalue > 1e-6
     assert most > 0.8
     chosen = Event.choose(epsilon_of(), one, other)
     assert chosen.proves(epsilon_of(), one, other) > 0.3

@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.auditing.audit import NoiseAudit, _usual, audit_blocks
+from dpstats.auditing import pairs
+from dpstats.auditing.audit import NoiseAudit, audit_blocks
 from dpstats.auditing.noise_source import Event
-from dpstats.cli import DONE, FAILED, OVER_BUDGET, REFUSED, main
+from dpstats.cli import DONE, FAILED, REFUSED, main
 from dpstats.families import KINDS
 from dpstats.families.contrasts import Contrasts
 from dpstats.families.tables.cells import Table
-from dpstats.planning import division
+from dpstats.inference.simulation import draw_from
 from dpstats.privacy import noise
-from dpstats.privacy.neighbours import Neighbours, Sensitivity
+from dpstats.privacy.gaussian import DiscreteGaussian
+from dpstats.privacy.neighbours import Sensitivity
 from dpstats.private import measure as measuring
 
 SCHEMA = dps.Schema(
@@ -25,13 +27,11 @@ SCHEMA = dps.Schema(
         dps.Category("c", ["a", "b"], allow_missing=True),
         dps.Boolean("b"),
         dps.Boolean("d"),
-        dps.Number("x", -1, 1, points=1025, edges=[0, 0.75], missing=0),
-        dps.Number("y", 0, 2, points=257, edges=[1], missing=1),
-        dps.Number("m", -1, 1, points=65, edges=[0], allow_missing=True),
+        dps.Number("x", -1, 1, points=65, edges=[0, 0.75], missing=0),
+        dps.Number("y", 0, 2, points=33, edges=[1], missing=1),
+        dps.Number("m", -1, 1, points=17, edges=[0], allow_missing=True),
     ]
 )
-
-
 SURVEY = replace(SCHEMA, design=dps.Design(
     "weight", mean=1_000, cap=2_500, strata="stratum", unit="school",
     units={"north": [1, 2, 3, 4, 5, 6, 7], "south": [11, 12]},
@@ -50,11 +50,10 @@ ASKED = {
                 "v": dps.Correlation(["x", "y"])},
     "clipped": {"c": dps.PCA(["x", "y"], clip_norm=1.0), "h": dps.Huber("x ~ d", k=1)},
     "losses": {"l": dps.LossGrid(OWN), "s": dps.Logistic("d ~ x")},
-    "stages": {"l": dps.Logistic("b ~ x + d", stages=2)},
+    "stages": {"l": dps.Logistic("b ~ x", stages=2)},
     "persons": {"p": dps.Proportion("b"), "o": dps.OLS("x ~ d")},
     "small survey": {"p": dps.Proportion("b", given="c == 'a'")},
-    "survey": {"p": dps.Proportion("b", given="c == 'a'"), "g": dps.GroupMeans("m", by="c"),
-               "t": dps.Marginals(["d", "c"]), "l": dps.Logistic("b ~ y"),
+    "survey": {"g": dps.GroupMeans("m", by="c"), "l": dps.Logistic("b ~ y"),
                "r": dps.Ratio("m", "y")},
 }  # fmt: skip
 PERSONS = {"person": "id", "rows_per_person": 3, "person_totals": True}
@@ -62,9 +61,7 @@ LATTICE = {"reference": dps.BernsteinKDE(["x", "y"], k=2, share=0.5), "n": 1_000
 CASES = [
     (name, budget, unit)
     for name in ASKED
-    for budget in (dps.PureDP(5), dps.ZCDP(Fraction(1, 3)))
-    for unit in ("replace", "add_remove")
-    if name == "small survey" or (unit == "replace") == (budget.noise == "laplace")
+    for budget, unit in ((dps.PureDP(5), "replace"), (dps.ZCDP(Fraction(1, 3)), "add_remove"))
 ]
 
 
@@ -73,6 +70,22 @@ def planned(name, budget, unit="replace"):
     options = PERSONS if name == "persons" else options
     schema = SURVEY if "survey" in name else SCHEMA
     return dps.plan(schema, ASKED[name], budget=budget, unit=unit, **options)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Few starts of the search; noise of the right law from NumPy, which draws it in less time."""
+    rng = np.random.default_rng(0)
+
+    def add(sums, scale, law):
+        if law == "gaussian":
+            return sums + draw_from(DiscreteGaussian(scale), len(sums), rng).astype(np.int64)
+        p = -np.expm1(-1 / scale)
+        return sums + rng.geometric(p, len(sums)) - rng.geometric(p, len(sums))
+
+    monkeypatch.setattr(noise, "_opendp", add)
+    monkeypatch.setattr(pairs, "_STARTS", 2)
+    monkeypatch.setattr(pairs, "_MOST_ROWS", 1_000)
 
 
 @pytest.fixture
@@ -88,18 +101,15 @@ def command(tmp_path, monkeypatch, capsys):
     return run
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_the_search_passes_nothing_that_is_claimed(name):
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_search_passes_nothing_that_is_claimed(case):
     """And comes near: a search that finds little would see no bug."""
-    for case in CASES:
-        if case[0] != name:
-            continue
-        blocks, loss, _ = audit_blocks(planned(*case).strategy, np.random.default_rng(1))
-        assert all(block.passed for block in blocks), case
-        assert loss.passed, case
-        assert loss.reached > 0.5 * loss.budget, case
-        sharp = [b for b in blocks if b.kind not in ("score at a pilot", "kernel averages")]
-        assert all(block.reached > Fraction(9, 10) * block.claimed for block in sharp), case
+    blocks, loss, _ = audit_blocks(planned(*case).strategy, np.random.default_rng(1))
+    assert all(block.passed for block in blocks)
+    assert loss.passed
+    assert loss.reached > 0.5 * loss.budget
+    sharp = [b for b in blocks if b.kind not in ("score at a pilot", "kernel averages")]
+    assert all(block.reached > Fraction(9, 10) * block.claimed for block in sharp)
 
 
 def test_the_plans_of_this_page_have_all_kinds_of_blocks():
@@ -107,43 +117,22 @@ def test_the_plans_of_this_page_have_all_kinds_of_blocks():
     assert found == set(KINDS.values())
 
 
-@pytest.mark.parametrize(("name", "budget"), [("tables", dps.PureDP(5)),
-                                              ("stages", dps.ApproxDP(1, 1e-6))])  # fmt: skip
-def test_a_plan_passes_with_a_table_and_what_is_not_shown(command, name, budget):
-    code, printed = command(planned(name, budget, "add_remove"))
+def test_a_plan_passes_with_a_table_and_what_is_not_shown(command):
+    code, printed = command(planned("stages", dps.ApproxDP(1, 1e-6), "add_remove"))
     assert code == DONE
     assert re.match(r"Audit of plan [0-9a-f]{16}: passed\n", printed)
     assert "number of rows: rows" in printed
     assert re.search(r"whole plan .* 1\.0000|whole plan .* 0\.\d{4}", printed)
     assert "\n\nNot shown: " in printed
     assert "FAILED" not in printed
-    assert ("rho, proved" in printed) == (budget.noise == "gaussian")
+    assert "rho, proved" in printed
 
 
-def test_json_has_every_block_and_exact_numbers(command):
-    plan = planned("moments", dps.ZCDP(Fraction(1, 3)))
-    code, printed = command(plan, "--json")
-    held = json.loads(printed)
-    assert code == DONE
-    assert held["plan"] == plan.digest
-    assert held["passed"] is True
-    assert len(held["blocks"]) == len(plan.strategy.blocks)
-    assert held["loss"]["budget"] == "1/3"
-    assert Fraction(1, 6) < Fraction(held["loss"]["reached"]) <= Fraction(1, 3)
-    assert held["noise"]["draws"] == 100
-    assert set(held["noise"]["proved"]) == {"rho", "epsilon at delta = 1e-09"}
-    assert held["noise"]["pvalue"] > 1e-6
-
-
-def test_too_few_draws_are_refused(command, capsys):
-    for draws in ["0", "99"]:
-        code, _ = command(planned("losses", dps.PureDP(5)), "--draws", draws)
-        assert code == REFUSED
-        with pytest.raises(dps.RequestError, match="draws must be a whole number of at least 100"):
-            dps.audit(planned("losses", dps.PureDP(5)), draws=int(draws))
-
-
-def test_only_a_plan_is_audited():
+def test_what_cannot_be_audited_is_refused(command):
+    plan = planned("losses", dps.PureDP(5))
+    assert command(plan, "--draws", "99")[0] == REFUSED
+    with pytest.raises(dps.RequestError, match="draws must be a whole number of at least 100"):
+        dps.audit(plan, draws=99)
     with pytest.raises(dps.RequestError, match=r"must be a dps\.Plan, got Schema"):
         dps.audit(SCHEMA)
 
@@ -169,26 +158,15 @@ def test_an_event_is_chosen_on_other_draws_than_those_that_prove(monkeypatch):
         assert not np.shares_memory(first, second)
 
 
-def test_the_usual_draws_depend_on_public_numbers_alone():
-    small, large = (planned(name, dps.PureDP(5)).strategy for name in ("stages", "clipped"))
-    assert 50_000 >= _usual(small) > _usual(large) >= 1_000
-
-
 def claim(monkeypatch, kind, claimed):
     """Blocks of a kind claim a function of the relation and of their right sensitivity."""
     real = kind.sensitivity
     monkeypatch.setattr(kind, "sensitivity", lambda self, unit: claimed(unit, real(self, unit)))
 
 
-def unchecked(monkeypatch):
-    """A library that does not check its own plans."""
-    for check in ("check", "check_kept"):
-        monkeypatch.setattr(dps.Plan, check, lambda *arguments, **options: None)
-
-
 def test_p61_a_halved_sensitivity_spread_over_a_hundred_functions_is_seen(command, monkeypatch):
     """By the search for rows: draws alone do not show it."""
-    columns = [dps.Number(f"x{i}", 0, 1, points=9, missing=0) for i in range(13)]
+    columns = [dps.Number(f"x{i}", 0, 1, points=3, missing=0) for i in range(13)]
     asked = {"c": dps.Covariance([column.name for column in columns])}
     claim(monkeypatch, dps.Moments, lambda _, right: Sensitivity(
         right.l1 / 2, right.l2_squared / 4))  # fmt: skip
@@ -202,58 +180,15 @@ def test_p61_a_halved_sensitivity_spread_over_a_hundred_functions_is_seen(comman
     assert sum(block["functions"] for block in held["blocks"]) > 100
 
 
-def test_p62_a_doubled_epsilon_is_seen(command, monkeypatch):
-    monkeypatch.setattr(dps.PureDP, "multiplier", lambda *args, real=dps.PureDP.multiplier:
-                        real(*args) / 2)  # fmt: skip
-    asked = {"p": dps.Proportion("b"), "q": dps.Proportion("d")}
-    with pytest.raises(dps.BudgetError, match="spends"):
-        dps.plan(SCHEMA, asked, budget=dps.PureDP(1))
-    unchecked(monkeypatch)
-    code, printed = command(dps.plan(SCHEMA, asked, budget=dps.PureDP(1)))
-    assert code == FAILED
-    assert re.search(r"whole plan .* 2\.0000 FAILED$", printed, re.MULTILINE)
-
-
 def test_p62_a_smaller_scale_where_noise_is_drawn_is_seen(command, monkeypatch):
     real = measuring.noise_scales
     monkeypatch.setattr(measuring, "noise_scales", lambda *args: real(*args) / 2)
     plan = dps.plan(SCHEMA, {"p": dps.Proportion("b")}, budget=dps.PureDP(1))
-    code, printed = command(plan, "--draws", "2000")
+    code, printed = command(plan, "--draws", "1200")
     assert code == FAILED
     assert re.search(r"^epsilon, proved .* at most 1 +FAILED$", printed, re.MULTILINE)
     assert re.search(r"^fit to its law, .* FAILED$", printed, re.MULTILINE)
     assert not re.search(r"whole plan .*FAILED", printed)
-
-
-def test_p65_a_backend_of_half_the_noise_is_seen(command, monkeypatch):
-    real = noise._opendp
-    monkeypatch.setattr(noise, "_opendp", lambda sums, scale, kind: real(sums, scale / 2, kind))
-    code, printed = command(planned("losses", dps.ZCDP(1)))
-    assert code == FAILED
-    assert re.search(r"^fit to its law, .* FAILED$", printed, re.MULTILINE)
-
-
-def test_p63_a_block_left_out_of_the_sensitivity_is_seen(command, monkeypatch):
-    real = division.relative_price
-    monkeypatch.setattr(
-        division, "relative_price", lambda blocks, *rest: real(blocks[1:] or blocks, *rest)
-    )
-    unchecked(monkeypatch)
-    code, printed = command(planned("moments", dps.ZCDP(1)))
-    assert code == FAILED
-    assert re.search(r"whole plan .* FAILED$", printed, re.MULTILINE)
-
-
-def test_p64_noise_shared_by_functions_is_seen(command, monkeypatch):
-    real = measuring.add_noise
-    monkeypatch.setattr(
-        measuring,
-        "add_noise",
-        lambda sums, scale, kind: sums + real(np.zeros(1, np.int64), scale, kind),
-    )
-    code, printed = command(planned("tables", dps.PureDP(5)))
-    assert code == FAILED
-    assert re.search(r"^fit to its law, .* FAILED$", printed, re.MULTILINE)
 
 
 def test_p61_sums_that_count_a_row_more_than_once_are_seen(command, monkeypatch):
@@ -266,38 +201,6 @@ def test_p61_sums_that_count_a_row_more_than_once_are_seen(command, monkeypatch)
     assert re.search(r"table: .* 2\.0000 FAILED", printed)
 
 
-def test_a_plan_that_was_edited_is_refused_as_everywhere(command, tmp_path):
-    plan = planned("losses", dps.PureDP(5))
-    blocks = tuple(replace(p, multiplier=p.multiplier / 2) for p in plan.blocks)
-    edited = replace(plan, strategy=replace(plan.strategy, blocks=blocks))
-    assert command(edited)[0] == OVER_BUDGET
-
-
-def test_all_rows_of_a_person_change_what_is_reached_and_claimed():
-    for budget in [dps.PureDP(1), dps.ZCDP(1)]:
-        for unit in ["replace", "add_remove"]:
-            asked = {"t": dps.Marginals(["c", "b"]), "m": dps.Mean("x")}
-            found = {
-                k: audit_blocks(
-                    dps.plan(SCHEMA, asked, budget=budget, unit=unit, rows_per_person=k).strategy,
-                    np.random.default_rng(0),
-                )
-                for k in (1, 3)
-            }
-            power = 1 if budget.noise == "laplace" else 2
-            for one, three in zip(found[1][0], found[3][0], strict=True):
-                assert (three.reached, three.claimed) == (
-                    3**power * one.reached,
-                    3**power * one.claimed,
-                )
-            assert float(found[3][1].reached) == pytest.approx(float(found[1][1].reached), rel=1e-6)
-            assert all(
-                np.array_equal(3 * a, b)
-                for one, three in zip(found[1][2].sums, found[3][2].sums, strict=True)
-                for a, b in zip(one, three, strict=True)
-            )
-
-
 def test_p61_contrasts_that_move_by_less_than_twice_a_row_are_seen(command, monkeypatch):
     """A row that stays and whose unit is another moves them by twice its values."""
     claim(monkeypatch, Contrasts, lambda unit, right: Sensitivity(
@@ -305,25 +208,3 @@ def test_p61_contrasts_that_move_by_less_than_twice_a_row_are_seen(command, monk
     code, printed = command(planned("small survey", dps.ZCDP(1)))
     assert code == FAILED
     assert re.search(r"^contrasts of units: .* 2\.0000 FAILED$", printed, re.MULTILINE)
-
-
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_p61_rows_that_count_as_one_whatever_their_weight_are_seen(command, monkeypatch, unit):
-    real = Neighbours.of_person
-    monkeypatch.setattr(
-        Neighbours, "of_person", lambda self, *args: real(replace(self, copies=1), *args)
-    )
-    code, printed = command(planned("small survey", dps.PureDP(1), unit))
-    assert code == FAILED
-    assert re.search(r"^whole plan .* FAILED$", printed, re.MULTILINE)
-    assert re.search(r"^number of rows: .* 4096\.0000 FAILED$", printed, re.MULTILINE)
-
-
-def test_p61_a_weight_that_changes_is_seen_where_replaced_rows_cancel(command, monkeypatch):
-    monkeypatch.setattr(
-        Table, "sensitivity", lambda self, unit, real=Table.sensitivity:
-        real(self, unit) if self.columns else Sensitivity(Fraction(1, 2), Fraction(1, 4))
-    )  # fmt: skip
-    code, printed = command(planned("small survey", dps.ZCDP(1)))
-    assert code == FAILED
-    assert re.search(r"^number of rows: .* 4\.0000 FAILED$", printed, re.MULTILINE)

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
 from dpstats.families.contrasts import UNIT
 from dpstats.privacy.neighbours import Sensitivity
@@ -28,14 +29,28 @@ def values_of(block, codes):
     return values * (common // bounds)[:, None], common
 
 
+def farthest_pair(old, new, power):
+    """Places of the two columns of arrays (d, m) that are farthest apart.
+
+    Compared in floats, in which sums of integers below 2^53 are exact.
+    """
+    metric, best, place = ("cityblock", "sqeuclidean")[power - 1], -1.0, (0, 0)
+    for at in range(0, old.shape[1], 500):
+        apart = cdist(old[:, at : at + 500].T.astype(float), new.T.astype(float), metric)
+        i, j = np.unravel_index(int(apart.argmax()), apart.shape)
+        if apart[i, j] > best:
+            best, place = apart[i, j], (at + i, j)
+    return place
+
+
 def farthest(old, new, common) -> Sensitivity:
-    """Largest L1 and squared L2 distance between columns of two arrays (d, m)."""
-    l1 = l2 = 0
-    for column in new.T:
-        change = abs(old - column[:, None])
-        l1 = max(l1, int(change.sum(axis=0).max()))
-        l2 = max(l2, int((change**2).sum(axis=0).max()))
-    return Sensitivity(Fraction(l1, common), Fraction(l2, common**2))
+    """Largest L1 and squared L2 distance between columns of two arrays (d, m), in integers."""
+    norms = []
+    for power in (1, 2):
+        i, j = farthest_pair(old, new, power)
+        moved = [abs(a - b) for a, b in zip(old[:, i].tolist(), new[:, j].tolist(), strict=True)]
+        norms.append(Fraction(sum(m**power for m in moved), common**power))
+    return Sensitivity(*norms)
 
 
 def largest_change(block, before, after=None) -> Sensitivity:
@@ -45,7 +60,7 @@ def largest_change(block, before, after=None) -> Sensitivity:
     """
     old, common = values_of(block, before)
     new = np.zeros((len(old), 1), np.int64) if after is None else values_of(block, after)[0]
-    return farthest(old, new, common)
+    return farthest(np.unique(old, axis=1), np.unique(new, axis=1), common)
 
 
 def weighted_change(block, rows, unit, most, k, rng) -> Sensitivity:
@@ -62,18 +77,14 @@ def weighted_change(block, rows, unit, most, k, rng) -> Sensitivity:
     new = old if unit == "replace" else np.zeros((len(old), 1), np.int64)
     if k == 1:
         return farthest(old, new, common)
-    ends = []
-    for power in (1, 2):
-        apart = (abs(old[:, :, None] - new[:, None, :]) ** power).sum(axis=0, dtype=np.int64)
-        ends.append(np.unravel_index(int(apart.argmax()), apart.shape))
-    some = rng.choice(old.shape[1], 6)
+    ends = [farthest_pair(old, new, power) for power in (1, 2)]
+    some = rng.choice(old.shape[1], 4)
     old = old[:, [*some, *(i for i, _ in ends)]]
     new = new[:, [*some, *(j for _, j in ends)]] if unit == "replace" else new
-    sums = [
-        np.array([side[:, list(own)].sum(axis=1) for own in itertools.combinations_with_replacement(
-            range(side.shape[1]), k)]).T
-        for side in (old, new)
-    ]  # fmt: skip
+    sums = []
+    for side in (old, new):
+        own = itertools.combinations_with_replacement(range(side.shape[1]), k)
+        sums.append(side[:, list(own)].sum(axis=2))
     return farthest(*sums, common)
 
 

@@ -1,11 +1,9 @@
 """Families: what follows from what, merging without loss, and plain data."""
 
 import inspect
-import itertools
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,7 +65,7 @@ def some_codes(seed, n=40):
 
 
 @given(source=blocks, wanted=blocks, complements=st.booleans(), seed=st.integers(0, 2**32))
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_what_is_derived_equals_what_is_summed(source, wanted, complements, seed):
     derivation = source.derive(wanted, complements=complements)
     if derivation is None:
@@ -80,29 +78,18 @@ def test_what_is_derived_equals_what_is_summed(source, wanted, complements, seed
 
 
 @given(order=st.permutations(COUNTED), wanted=tables | conditions, seed=st.integers(0, 2**32))
-@settings(max_examples=150)
+@settings(max_examples=40)
 def test_a_table_derives_in_whatever_order_its_columns_are(order, wanted, seed):
     joint, codes = Table(tuple(SCHEMA[name] for name in order)), some_codes(seed)
     derivation = joint.derive(wanted)
     np.testing.assert_array_equal(derivation.apply(joint.sums(codes), 40), wanted.sums(codes))
 
 
-def test_what_does_not_follow():
-    table = Cells.table(SCHEMA, ["job", "smoker"])
-    smoker, age = (Cells.condition(SCHEMA, text) for text in ("smoker", "age >= 2"))
-    assert table.derive(age) is None
-    assert table.derive(Cells.table(SCHEMA, ["job", "age"])) is None
-    assert smoker.derive(age) is None
-    assert smoker.derive(Cells.condition(SCHEMA, "not smoker"), complements=False) is None
-    assert table.derive(Moments.of(SCHEMA, ["pay"], ["job"])) is None
-    assert Moments.of(SCHEMA, ["pay"]).derive(table) is None
-    assert Moments.of(SCHEMA, ["pay"]).derive(Moments.of(SCHEMA, ["age"])) is None
-
-
 # Families
 
 
 @given(chosen=st.lists(blocks, min_size=1, max_size=3), seed=st.integers(0, 2**32))
+@settings(max_examples=30)
 def test_a_family_is_its_blocks_in_the_scale_of_the_paper(chosen, seed):
     family, codes = Family(tuple(chosen)), some_codes(seed)
     values = family.evaluate(codes)
@@ -119,6 +106,7 @@ def test_a_family_is_its_blocks_in_the_scale_of_the_paper(chosen, seed):
 
 
 @given(chosen=st.lists(blocks, min_size=1, max_size=3), seed=st.integers(0, 2**32))
+@settings(max_examples=30)
 def test_points_of_one_signature_are_the_same_to_every_function(chosen, seed):
     family, codes = Family(tuple(chosen)), some_codes(seed)
     matrix = family.evaluate(codes).matrix().toarray()
@@ -126,15 +114,6 @@ def test_points_of_one_signature_are_the_same_to_every_function(chosen, seed):
     for point, key in enumerate(zip(*family.signature(codes), strict=True)):
         first = seen.setdefault(key, point)
         np.testing.assert_array_equal(matrix[:, first], matrix[:, point])
-
-
-@given(chosen=st.lists(blocks, min_size=1, max_size=4))
-def test_the_sensitivity_of_a_family_is_the_sum_of_its_blocks(chosen):
-    family = Family(tuple(chosen))
-    for unit in ("replace", "add_remove"):
-        parts = [block.sensitivity(unit) for block in chosen]
-        assert family.sensitivity(unit).l1 == sum(part.l1 for part in parts)
-        assert family.sensitivity(unit).l2_squared == sum(part.l2_squared for part in parts)
 
 
 def test_the_table_of_kinds_has_every_block_of_the_library():
@@ -164,29 +143,13 @@ def test_a_block_class_of_ones_own_is_no_library_block():
 
 
 @given(block=blocks, unit=st.sampled_from(["replace", "add_remove"]))
+@settings(max_examples=30)
 def test_the_cost_of_a_block_is_exact(block, unit):
     claimed, amount, at = block.sensitivity(unit), Fraction(1, 7), Neighbours(unit)
     for budget, price in (PureDP(1), claimed.l1), (ZCDP(1), claimed.l2_squared / 2):
         assert block.price(budget, at) == block.relative_price(budget, at) == price
         assert block.multiplier(budget, at, amount) == price / amount
         assert block.cost(budget, at, price / amount) == amount
-
-
-def test_coarse_moments_cost_less_beside_others():
-    """x^3 and x^4 (2 + 27/256, or 4) against x and x^2 (9/4, or 4): a factor of 32, or of 16."""
-    fine, coarse = (
-        Moments.of_terms(SCHEMA, [(("age", None),) * 3, (("age", None),) * 4], coarse=coarse)
-        for coarse in (False, True)
-    )
-    assert not fine.calibrates
-    assert coarse.calibrates
-    for budget, power, factor in (PureDP(1), 1, 32), (ZCDP(1), 2, 16):
-        price = fine.price(budget, Neighbours())
-        assert coarse.price(budget, Neighbours()) == price
-        assert fine.relative_price(budget, Neighbours()) == price
-        assert fine.noise_factor(budget, "replace") == 1
-        assert coarse.noise_factor(budget, "replace") == factor
-        assert coarse.relative_price(budget, Neighbours()) == price / factor**power
 
 
 # Merging
@@ -200,25 +163,6 @@ def condition(text):
     return Cells.condition(SCHEMA, text)
 
 
-def test_duplicates_are_measured_once_however_they_are_spelled():
-    table = Cells.table(SCHEMA, ["job", "region"])
-    assert merged(table, Cells.table(SCHEMA, ["region", "job"]), table) == (table,)
-    assert merged(condition("smoker"), condition("smoker == True")) == (condition("smoker"),)
-    pay = Moments.of(SCHEMA, ["pay"])
-    assert merged(pay, Moments.of(SCHEMA, ["pay"])) == (pay,)
-
-
-def test_a_proportion_beside_a_table_of_250_cells_each_side_is_measured():
-    schema = Schema([Category("many", list(range(250))), Boolean("smoker")])
-    table, proportion = Cells.table(schema, ["many", "smoker"]), Cells.condition(schema, "smoker")
-    derived = table.derive(proportion).terms[0] * equal_noise([table])[0]
-    measured = equal_noise([table, proportion])[0]
-    assert np.sqrt(derived) == pytest.approx(44.7, rel=0.02)  # 2 s^2; discrete noise has less
-    assert np.sqrt(measured) == pytest.approx(4.2, rel=0.02)
-    assert merge([table, proportion], equal_noise).blocks == (table, proportion)
-    assert merge([proportion, table], equal_noise).blocks == (proportion, table)
-
-
 def test_a_margin_is_dropped_where_few_cells_are_summed_and_kept_where_many_are():
     narrow, wide = Cells.table(SCHEMA, ["smoker", "region"]), Cells.table(SCHEMA, COUNTED)
     assert merged(Cells.table(SCHEMA, ["region"]), narrow) == (narrow,)
@@ -226,23 +170,8 @@ def test_a_margin_is_dropped_where_few_cells_are_summed_and_kept_where_many_are(
     assert set(merged(region, wide)) == {region, wide}
 
 
-def test_overlapping_moments_measure_every_function_once():
-    family = merged(
-        Moments.of(SCHEMA, ["age", "pay"]),
-        Moments.of(SCHEMA, ["pay"], ["smoker"]),
-        Moments.of(SCHEMA, ["age"], ["smoker"], degree=1),
-    )
-    terms = list(itertools.chain(*(block.terms for block in family)))
-    assert len(terms) == len(set(terms))
-    assert set(terms) == {
-        *Moments.of(SCHEMA, ["age", "pay"]).terms,
-        *Moments.of(SCHEMA, ["pay"], ["smoker"]).terms,
-        *Moments.of(SCHEMA, ["age"], ["smoker"], degree=1).terms,
-    }
-
-
 @given(wanted=st.lists(blocks, min_size=1, max_size=5))
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_merging_never_costs_accuracy(wanted):
     family = merge(wanted, equal_noise)
     apart = equal_noise(list(dict.fromkeys(wanted)))[0]
@@ -258,7 +187,7 @@ def test_merging_never_costs_accuracy(wanted):
 
 
 @given(listed=st.lists(blocks, min_size=1, max_size=6), wanted=blocks, complements=st.booleans())
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_no_block_that_another_follows_from_is_overlooked(listed, wanted, complements):
     listed = [*listed, ROWS, Moments.of(SCHEMA, ["pay"], degree=1)]
     for one in (wanted, ROWS):

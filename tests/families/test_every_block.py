@@ -76,23 +76,17 @@ EXACT = {  # in both norms, under both relations
     "table": dps.Cells.table(SCHEMA, ["c", "x"]),
     "condition": dps.Cells.condition(SCHEMA, "b or x < 0"),
     "moments of one number": moments("x"),
-    "moments of the complete cases": moments("m", "w"), "one of them": moments("m"),
+    "moments of the complete cases": moments("m", "w"),
     "first moments and groups": moments("x", groups=["c"], degree=1),
     "products over two groups": Moments.of_terms(SCHEMA, [(X, Y, ("c", 1)), (X, Y, ("b", 1))]),
-    "squares over two groups": Moments.of_terms(SCHEMA, [(X, X, ("c", 1)), (X, X, ("b", 1))]),
-    "products over levels": Moments.of_terms(
-        SCHEMA, [(X, Y, ("b", 1)), (X, Y, ("c", 1)), (X, Y, ("c", 2))]
-    ),
     "a product and its group": Moments.of_terms(SCHEMA, [(X, Y), (X, Y, ("c", 1))]),
     "groups": GroupMoments.by(SCHEMA["x"], SCHEMA["c"], (0, 2)),
-    "all groups": GroupMoments.by(SCHEMA["y"], SCHEMA["c"], (0, 1, 2)),
     "groups in a condition": GroupMoments.by(
         SCHEMA["m"], SCHEMA["c"], (0, 1), Subgroup.of(SCHEMA, "b or y >= 1", ["m"])
     ),
     "pairs of numbers": PairMoments((SCHEMA["y"], SCHEMA["v"]), (Subgroup.of(SCHEMA, "b", "y"),)),
     "pairs in groups": dps.Ratio("w", "y", by="c", given="b").family(SCHEMA).blocks[0],
-    "a mean of those with a value": group("m"), "a mean in a group": group("y", "b"),
-    "offsets": BinOffsets.of(SCHEMA, ["x", "c"], "x"),
+    "a mean in a group": group("y", "b"),
     "offsets with a missing level": BinOffsets.of(SCHEMA, ["g", "m"], "m"),
     "losses": LinearLosses.of(SCHEMA, dps.HuberLoss(1.5), "y ~ x", SQUARE),
     "losses of a level": LinearLosses.of(SCHEMA, dps.LogisticLoss(), "b ~ x", SQUARE),
@@ -100,26 +94,16 @@ EXACT = {  # in both norms, under both relations
     "sets": partition("c == 'a' and x < 0", "c == 'b' and x < 0", "c == 'a' and x >= 0"),
     "all sets": partition("c == 'a'", "c == 'b'", "c == 'z'"),
     "two sets, rotated": TWO.rotate(),
-    "contrasts of two sets": Contrasts(TWO, (2, 1), (1, 1)),
     "contrasts of rotated sets": Contrasts(TWO.rotate(), (2, 2), (1, 1)),
     "contrasts of a table": Contrasts(dps.Cells.table(SCHEMA, ["c", "x"]), (2, 1), (1, 1)),
-    "contrasts of groups": Contrasts(
-        GroupMoments.by(SCHEMA["y"], SCHEMA["c"], (0, 2)), (2, 2), (1, 1)
-    ),
-    "contrasts of pairs": Contrasts(
-        dps.Ratio("w", "y", by="b").family(SCHEMA).blocks[0], (2, 2), (1, 1)
-    ),
     "contrasts of moments": Contrasts(moments("x"), (2, 2), (1, 1)),
-    "splines": splines("x", "c"), "splines of two numbers": splines("x", "y", "b"),
-    "splines of a number and the mean of another": splines("x", "v"),
+    "splines of two numbers": splines("x", "y", "b"),
     "splines in a condition": splines("m", "c", given="b or c == 'a'"),
     "contrasts of splines": Contrasts(splines("x", "b"), (2, 2), (1, 1)),
 }  # fmt: skip
 BOUNDED = {
     "moments": moments("x", "y"),
-    "moments and groups": moments("x", groups=["c"]),
     "moments and a binned group": moments("y", groups=["x", "c"]),
-    "a subgroup": moments("x", "y", given="b"),
     "complete cases of a subgroup": moments("m", "x", given="b or m >= 0"),
     "complete cases with levels": moments("w", "y", groups=["g"], given="b"),
     "coarse powers": third_and_fourth_powers(SCHEMA, ["fine"]),
@@ -132,19 +116,14 @@ BOUNDED = {
     "lattice": KernelLattice((SCHEMA["x"],), 3, 0.2),
     "residual": Residual((SCHEMA["c"], SCHEMA["b"])),
     "score": PilotScore.of(SCHEMA, [(), (("d", 1),)], ("b", 1), "logit").at(np.array([9.0, -30])),
-    "score with a number": PilotScore.of(SCHEMA, [(), (X,), (("c", 1),)], ("b", 1), "logit"),
     "score of a line": PilotScore.of(SCHEMA, [(), (X,)], ("y", None), "identity").at(
         np.array([0.1, -9.0]), 0.4
     ),
     "splines of a fine number": splines("fine"),
-    "contrasts of a score": Contrasts(PilotScore.of(
-        SCHEMA, [(), (X,), (("d", 1),)], ("b", 1), "logit").at(np.array([9.0, -30, 2])), (2, 1),
-        (1, 1)),
     "contrasts of a score of counts": Contrasts(PilotScore.of(
         SCHEMA, [(), (X,), (("d", 1),)], ("v", None), "log").at(np.array([0.5, -2, 9])), (2, 1),
         (1, 1)),
-    **design("y ~ x*v"), **design("y ~ x*C(c)"), **design("y ~ x:b + b"),
-    **design("y ~ C(c)*b + x"), **design("b ~ x*c + y"),
+    **design("y ~ x*v"), **design("y ~ x:b + b"), **design("b ~ x*c + y"),
 }  # fmt: skip
 BLOCKS = EXACT | BOUNDED
 
@@ -161,9 +140,7 @@ def test_every_kind_is_here():
     assert {block.kind for block in BLOCKS.values()} == KINDS.keys() - of_persons
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in BLOCKS if name != "clipped"]
-)  # see test_ball_moments
+@pytest.mark.parametrize("name", BLOCKS)
 def test_no_pair_of_rows_passes_the_claim(name, rows_of, change_of):
     """All pairs of rows, those outside a subgroup and missing cells included; not far above it."""
     block = BLOCKS[name]
@@ -176,12 +153,12 @@ def test_no_pair_of_rows_passes_the_claim(name, rows_of, change_of):
         assert name in BOUNDED or found == claimed, unit
 
 
-@pytest.mark.parametrize("name", [name for name in BLOCKS if name != "clipped"])
+@pytest.mark.parametrize("name", BLOCKS)
 def test_no_pair_of_weighted_rows_passes_the_claim(name, rows_of, weighted_change_of):
     """A replaced row may have another weight too; a person k rows with a weight each."""
     block, copies = BLOCKS[name], 3
     rows, rng = rows_of(block.columns, units_of(block)), np.random.default_rng(2)
-    for unit, k in itertools.product(("replace", "add_remove"), (1, 2)):
+    for unit, k in (("replace", 1), ("replace", 2), ("add_remove", 2)):
         found = weighted_change_of(block, rows, unit, copies, k, rng)
         claimed = block.moved_by(Neighbours(unit, k, copies=copies))
         assert found.l1 <= claimed.l1, (unit, k)

@@ -1,7 +1,5 @@
 """Signs of two-level columns as features: algebra, sums, and sensitivities by brute force."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +7,7 @@ from hypothesis import strategies as st
 
 import dpstats as dps
 from dpstats.errors import RequestError
-from dpstats.families.features import SIGN, has_sign, indicator, is_signed, product
+from dpstats.families.features import SIGN, has_sign, is_signed, product
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
 
@@ -39,11 +37,6 @@ def test_the_square_of_a_sign_is_one():
     assert not is_signed((A, A, G))
 
 
-def test_a_sign_is_bounded_at_the_level_of_missing_cells():
-    assert indicator(SIGN, np.arange(3)).tolist() == [-1, 1, -1]
-    assert indicator(1, np.arange(3)).tolist() == [False, True, False]
-
-
 def test_impossible_terms_are_refused():
     for terms in [
         [(T, T)], [(U, T)], [(T, A)], [(G, T)], [(("g", SIGN),)], [(("a", SIGN),)], [(("t", -2),)],
@@ -63,33 +56,6 @@ def test_columns_that_cannot_have_signs_are_refused_with_a_reason():
         Moments.of(SCHEMA, [], ["t"], signs=["t"])
     with pytest.raises(RequestError, match="'v' has allow_missing=True in the schema"):
         Moments.of_terms(SCHEMA, [(V,)], given=Subgroup.of(SCHEMA, "t == True", []))
-
-
-def all_moments(p, q, g, points=None):
-    """Moments of p numbers, on a grid that holds the worst case, q signs and g groups."""
-    points = points or 2 * p + 3
-    numbers = [dps.Number(f"x{i}", -1, 1, points=points, missing=0) for i in range(p)]
-    signs = [dps.Boolean(f"s{i}") for i in range(q)]
-    groups = [dps.Category(f"g{i}", ["a", "b", "c"]) for i in range(g)]
-    schema = dps.Schema([*numbers, *signs, *groups])
-    names = schema.names
-    return Moments.of(schema, names[:p], names[p + q :], signs=names[p : p + q])
-
-
-FEW = [(0, q, 0) for q in range(1, 7)] + [(1, 1, 0), (1, 3, 0), (2, 1, 0), (2, 2, 0), (1, 2, 1)]
-
-
-def test_no_pair_of_rows_passes_the_claim_and_some_pair_reaches_it(rows_of, change_of):
-    for p, q, g in [*FEW, (0, 2, 1), (0, 3, 1), (0, 1, 2), (2, 1, 1)]:
-        block = all_moments(p, q, g)
-        rows = rows_of(block.columns)
-        claimed = block.sensitivity("replace")
-        found = change_of(block, rows, rows)
-        assert found.l2_squared == claimed.l2_squared
-        assert Fraction(99, 100) * claimed.l1 <= found.l1 <= claimed.l1
-        if g == 0:
-            assert found == claimed
-        assert change_of(block, rows) == block.sensitivity("add_remove")
 
 
 @st.composite
@@ -114,7 +80,7 @@ def mixed_terms(draw):
 
 
 @given(block=mixed_terms())
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_no_pair_of_rows_passes_the_claim_for_products_of_any_length(block, rows_of, change_of):
     rows = rows_of(block.columns)
     claimed = block.sensitivity("replace")
@@ -131,7 +97,7 @@ def test_no_pair_of_rows_passes_the_claim_for_products_of_any_length(block, rows
 
 
 @given(block=mixed_terms(), seed=st.integers(0, 2**32), n=st.integers(1, 25))
-@settings(max_examples=50)
+@settings(max_examples=20)
 def test_sums_equal_a_loop_over_rows_and_functions(block, seed, n):
     rng = np.random.default_rng(seed)
     codes = {c.name: rng.integers(*c.code_range, size=n, endpoint=True) for c in block.columns}

@@ -28,11 +28,9 @@ def frame(n=60):
 
 
 @pytest.mark.parametrize("formula", [
-    "y ~ a + C(g) + a:b", "y ~ a*C(g) - 1", "y ~ 0 + a + g + t", "y ~ C(g)*t", "y ~ a:C(g)",
-    "y ~ (a + b + g)**2", "y ~ a + a:b - 1", "y ~ a + I(a**2) + C(g)", "y ~ I(a**2) + a:C(g)",
+    "y ~ a*C(g) - 1", "y ~ 0 + a + g + t", "y ~ (a + b + g)**2", "y ~ I(a**2) + a:C(g)",
     'y ~ a*C( g,Treatment("w"))', "y ~ C(g, Treatment( reference = 's'))*C(t, Treatment(True))",
-    "y ~ a:C(g, Treatment('s'))", "y ~ C(g, Treatment('s')) - 1", "y ~ C(g):C(t) - 1",
-    "y ~ g + g:t", "y ~ 0 + t + g:t", "y ~ 0 + a + g:t", "y ~ C(g, Treatment('s')):t - 1",
+    "y ~ C(g):C(t) - 1", "y ~ 0 + t + g:t", "y ~ 0 + a + g:t",
     "y ~ C(t, Treatment(True)) + C(g, Treatment('w')):C(t, Treatment(True)) + "
     "C(g, Treatment('w'))",
 ])  # fmt: skip
@@ -63,11 +61,9 @@ def test_a_reference_is_a_level_a_value_or_the_label_of_a_bin():
     for text, names in [
         ('C(age, Treatment("(18, 65]"))', ["[0, 18]", "(65, 100]"]),
         ("C(size, Treatment(reference=17.5))", ["0", "40"]),
-        ("C(size, Treatment('17.5'))", ["0", "40"]),
         ("C(`h h`, Treatment('2'))", ["1"]),
         ('C(q, Treatment("it\'s"))', ['a`") + b', "{x}"]),
         (r"""C(q, Treatment('a`") + b'))""", ["it's", "{x}"]),
-        ("C(q, Treatment('{x}'))", ["it's", 'a`") + b']),
     ]:
         design = Design.of(f"y ~ a*{text} + b", schema)
         assert design.names[2:4][: len(names)] == [f"{text}[T.{name}]" for name in names]
@@ -87,19 +83,11 @@ NAMED = dps.Schema([
 
 
 @pytest.mark.parametrize(("formula", "factors", "names"), [
-    ("y ~ `1` + `0`", ["1", "0"], ["1", "0"]), ("y ~ a:`1`", ["a 1"], ["a:1"]),
-    ("y ~ `class`:`1` + `Intercept 2`", ["Intercept 2", "class 1"],
-     ["Intercept 2[T.q]", "class:1"]),
-    ("`1` ~ C(`C(g)`)", ["C(g)"], ["C(`C(g)`)[T.q]"]), ("y ~ `C(g)`", ["C(g)"], ["C(g)[T.q]"]),
-    ("y ~ C(`g`)", ["g"], ["C(g)[T.q]"]), ("y ~ C(in)", ["in"], ["C(`in`)[T.q]"]),
-    ("y ~ I(`and`**2) + I(class**2)", ["and and", "class class"],
-     ["I(`and` ** 2)", "I(`class` ** 2)"]),
-    ("y ~ log(is) + log(`net pay`)", ["is", "net pay"], ["log(`is`)", "log(`net pay`)"]),
-    ("a ~ `log(y)`", ["log(y)"], ["log(y)"]), ("y ~ `a:b` + `x - y`", ["a:b", "x - y"],
-                                                ["a:b", "x - y"]),
-    ("y ~ log(`pay`) + b", ["pay", "b"], ["log(pay)", "b"]), ("y ~ `log(pay)`", ["log(pay)"],
-                                                             ["log(pay)"]),
-    ("y ~ C(`g`, Treatment('q'))", ["g"], ["C(g, Treatment('q'))[T.p]"]),
+    ("y ~ a:`1`", ["a 1"], ["a:1"]), ("`1` ~ C(`C(g)`)", ["C(g)"], ["C(`C(g)`)[T.q]"]),
+    ("y ~ I(`and`**2)", ["and and"], ["I(`and` ** 2)"]),
+    ("y ~ log(`net pay`)", ["net pay"], ["log(`net pay`)"]),
+    ("a ~ `log(y)`", ["log(y)"], ["log(y)"]),
+    ("y ~ `a:b` + `x - y`", ["a:b", "x - y"], ["a:b", "x - y"]),
 ])  # fmt: skip
 def test_a_name_in_backticks_is_that_name(formula, factors, names):
     design = Design.of(formula, NAMED)
@@ -127,6 +115,8 @@ def test_a_mean_of_a_column_that_is_called_like_a_logarithm():
 
 
 def test_anything_else_is_refused():
+    size = dps.Number("size", values=[0, 17.5, 40], missing=0)
+    complete = dps.Schema([size if c.name == "size" else c for c in SCHEMA])
     for formula in [
         "y ~ a +", "y", "y ~ .", "~ a", "a ~ b ~ g", 3, "y + b ~ a", "g ~ a", "y ~ 1",
         "y ~ a + y", "y ~ sqrt(a)", "y ~ np.log(a)", "log(y) ~ a", "y ~ log(g)",
@@ -141,17 +131,7 @@ def test_anything_else_is_refused():
         "y ~ C(u)", "y ~ u", "u ~ a", "y ~ size + C(size)",
     ]:  # fmt: skip
         with pytest.raises(dps.RequestError):
-            Design.of(
-                formula,
-                dps.Schema(
-                    [
-                        dps.Number("size", values=[0, 17.5, 40], missing=0)
-                        if c.name == "size"
-                        else c
-                        for c in SCHEMA
-                    ]
-                ),
-            )
+            Design.of(formula, complete)
 
 
 def test_predictions_need_declared_values():
@@ -164,9 +144,7 @@ def test_predictions_need_declared_values():
 
 
 KINDS = {
-    "pandas": pd.DataFrame, "polars": pl.DataFrame, "table": pa.table, "lists": dict,
-    "batch": pa.RecordBatch.from_pydict,
-    "series": lambda v: {n: pd.Series(x) for n, x in v.items()},
+    "polars": pl.DataFrame, "table": pa.table,
     "arrays": lambda v: {n: np.array(x) for n, x in v.items()},
     "category": lambda v: pd.DataFrame(v).astype({"code": "category"}),
 }  # fmt: skip
@@ -174,13 +152,13 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_predictions_take_frames_and_labels_or_stored_codes(kind):
+    day = dps.Number("d", "2024-01-01", "2024-12-31", missing="2024-01-01")
+    schema = dps.Schema([*SCHEMA, dps.Category("code", {"no": 1, "yes": 7}), day])
+    days = [datetime(2024, 1, 1), datetime(2024, 2, 1), datetime(2024, 12, 31)]
+    first = (date(2024, 1, 1) - date(1970, 1, 1)).days
     for codes in [[1, 7, 7], ["no", "yes", "yes"]]:
-        day = dps.Number("d", "2024-01-01", "2024-12-31", missing="2024-01-01")
-        schema = dps.Schema([*SCHEMA, dps.Category("code", {"no": 1, "yes": 7}), day])
-        days = [datetime(2024, 1, 1), datetime(2024, 2, 1), datetime(2024, 12, 31)]
         given = KINDS[kind]({"a": [1, 2, 3], "code": codes, "d": days, "z": [0, 0, 0]})
         matrix = Design.of("y ~ a + code + d", schema).matrix(given, schema)
-        first = (date(2024, 1, 1) - date(1970, 1, 1)).days
         assert matrix.tolist() == [[1, 1, 0, first], [1, 2, 1, first + 31], [1, 3, 1, first + 365]]
 
 

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
 import dpstats as dps
 from dpstats.auditing.pairs import codes_of
@@ -32,16 +33,11 @@ def of(analysis):
 BLOCKS = {
     "mean": of(dps.Mean("x")),
     "mean where answered": of(dps.Mean("m")),
-    "mean in a group": of(dps.Mean("x", given="d")),
-    "share": of(dps.Proportion("c == 'a'")),
     "share in a group": of(dps.Proportion("c == 'a'", given="d")),
-    "difference": of(dps.Difference("d", by="c", groups=("a", "b"))),
     "gap": of(dps.MeanDifference("x", by="c", groups=("a", "b"))),
-    "ratio": of(dps.Ratio("x", "size")),
     "ratios": of(dps.Ratio("m", "size", by="d")),
     "line": of(dps.OLS("y ~ x")),
     "no intercept": of(dps.OLS("y ~ x - 1")),
-    "levels": of(dps.OLS("y ~ C(c)")),
     "levels and response": of(dps.OLS("d ~ C(c)")),
     "line in a group": of(dps.OLS("y ~ x", given="d")),
     "one total": PersonMoments.of(SCHEMA, [(X,)]),
@@ -56,8 +52,8 @@ def persons(block, rows):
     values = np.unique(block.of_rows(dict(zip(names, every, strict=True))), axis=1)
     chosen = itertools.combinations_with_replacement(range(values.shape[1]), rows)
     picked = np.array(list(chosen))
-    if len(picked) > 3_000:
-        picked = np.random.default_rng(0).choice(picked, 3_000, axis=0)
+    if len(picked) > 1_000:
+        picked = np.random.default_rng(0).choice(picked, 1_000, axis=0)
     return values[:, picked].sum(axis=2)
 
 
@@ -67,33 +63,21 @@ def products(block, totals):
     return totals[i] * totals[j] / block.bounds[:, None]
 
 
-def test_no_person_changes_the_products_by_more_than_is_claimed():
-    for k in [1, 2, 3]:
-        for name in BLOCKS:
-            block = BLOCKS[name]
-            if block.kind == "person_shares" and block.number is None:
-                k = min(k, 2)
-            found = {"replace": [0.0, 0.0], "add_remove": [0.0, 0.0]}
-            for rows in range(1, k + 1):  # keys stay where values are replaced
-                f = products(block, persons(block, rows))
-                for at in range(0, f.shape[1], 100):
-                    moved = np.abs(f[:, at : at + 100, None] - f[:, None, :])
-                    for power in (1, 2):
-                        size = (moved**power).sum(axis=0).max()
-                        found["replace"][power - 1] = max(found["replace"][power - 1], size)
-                for power in (1, 2):
-                    size = (np.abs(f) ** power).sum(axis=0).max()
-                    found["add_remove"][power - 1] = max(found["add_remove"][power - 1], size)
-            for unit, (l1, l2_squared) in found.items():
-                claimed = block.moved_by(Neighbours(unit, k, "id"))
-                assert l1 <= claimed.l1 * (1 + 1e-12)
-                assert l2_squared <= claimed.l2_squared * (1 + 1e-12)
-                if block.kind == "person_shares" or unit == "add_remove":  # reached
-                    assert l1 == pytest.approx(float(claimed.l1))
-                    assert l2_squared == pytest.approx(float(claimed.l2_squared))
-                else:
-                    assert l1 >= 0.6 * claimed.l1
-                    assert l2_squared >= 0.5 * claimed.l2_squared
+@pytest.mark.parametrize("name", BLOCKS)
+def test_no_person_changes_the_products_by_more_than_is_claimed(name):
+    block, seen = BLOCKS[name], []
+    for k in (1, 2) if block.kind == "person_shares" and block.number is None else (1, 2, 3):
+        # Keys stay where values are replaced: persons of as many rows are compared.
+        seen.append(products(block, persons(block, k)).T)
+        for power, metric in ((1, "cityblock"), (2, "sqeuclidean")):
+            replaced = max(cdist(f, f, metric).max() for f in seen)
+            added = max((np.abs(f) ** power).sum(axis=1).max() for f in seen)
+            for unit, found in (("replace", replaced), ("add_remove", added)):
+                moved = block.moved_by(Neighbours(unit, k, "id"))
+                claimed = float(moved.l1 if power == 1 else moved.l2_squared)
+                assert found <= claimed * (1 + 1e-12)
+                reached = block.kind == "person_shares" or unit == "add_remove"
+                assert found >= claimed * (1 - 1e-6 if reached else 0.6 if power == 1 else 0.5)
 
 
 def test_sums_are_those_of_a_loop_and_blocks_come_back():
@@ -114,18 +98,7 @@ def test_sums_are_those_of_a_loop_and_blocks_come_back():
         assert np.all(single >= low[:, None])
         assert np.all(single <= high[:, None])
         again = block_from_dict(block.to_dict(), SCHEMA)
-        assert again == block
-        assert again.names == block.names
-        assert len(set(block.names)) == block.size
-
-
-def test_part_of_the_totals_follows_from_all_of_them():
-    whole, part = BLOCKS["gap"], PersonShares(SCHEMA["x"], BLOCKS["gap"].groups[1:])
-    derivation = whole.derive(part)
-    assert (derivation.terms == 1).all()
-    assert [whole.names[f] for f in np.flatnonzero(derivation.member >= 0)] == part.names
-    assert part.derive(BLOCKS["line"]) is None
-    assert BLOCKS["line"].derive(BLOCKS["line in a group"]) is None
+        assert (again, again.names) == (block, block.names)
 
 
 def test_sums_over_any_table_stay_exact():

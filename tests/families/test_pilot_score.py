@@ -32,26 +32,21 @@ def score(terms, response=YES, link="logit", given=None):
 
 
 BLOCKS = [
-    score([ONE]), score([ONE, U]), score([ONE, B, C]), score([ONE, U, B, C]), score([ONE, U, B]),
-    score([ONE, U, B, C, (*B, *U), (*C, *U)]), score([ONE, X]), score([ONE, X, U, B, C]),
-    score([ONE, X, (*X, *X), (*X, *U)]), score([X, U]), score([ONE, X], COUNT, "log"),
-    score([ONE, U, B, C], COUNT, "log"), score([ONE, U], given=Subgroup.of(SCHEMA, "g == 'a'", [])),
+    score([ONE, U]), score([ONE, U, B, C]), score([ONE, U, B, C, (*B, *U), (*C, *U)]),
+    score([ONE, X]), score([ONE, X, U, B, C]), score([ONE, X, (*X, *X), (*X, *U)]),
+    score([ONE, X], COUNT, "log"), score([ONE, U], given=Subgroup.of(SCHEMA, "g == 'a'", [])),
     score([ONE, (("gap", None),)], given=Subgroup.of(SCHEMA, None, ["gap"])),
 ]  # fmt: skip
-
-
-LINES = [
-    score(one, response, "identity")
-    for one in ([ONE], [ONE, U, B, C], [ONE, X, U], [X, U]) for response in (YES, COUNT)
-]  # fmt: skip
+LINES = [score(terms, response, "identity") for terms, response in (
+    ([ONE], YES), ([ONE, U, B, C], COUNT), ([ONE, X, U], COUNT), ([X, U], YES))]  # fmt: skip
 
 
 def pilots(block, rng):
     """Random pilots of all sizes, and those at which means are zero or one."""
-    steep = list(itertools.product([-LARGEST, -100, 0, 100, LARGEST], repeat=block.size))
-    chosen = [steep[i] for i in rng.choice(len(steep), min(125, len(steep)), replace=False)]
+    steep = rng.choice([-LARGEST, -100, 0, 100, LARGEST], (16, block.size))
+    ends = LARGEST * np.array(list(itertools.product([-1, 1], repeat=block.size)))[:16]
     small = [rng.normal(0, size, block.size) for size in (0.5, 3, 30)]
-    return [block, *(block.at(np.array(pilot)) for pilot in [*small, *chosen])]
+    return [block, *(block.at(np.array(pilot)) for pilot in [*small, *steep, *ends])]
 
 
 def test_no_pair_of_rows_passes_the_claim_at_any_pilot(rows_of, change_of):
@@ -83,7 +78,7 @@ def test_no_pair_of_rows_passes_the_claim_of_a_residual_that_is_cut_off(rows_of,
             dealt = Contrasts(block, (2, 2)).sensitivity(unit)
             known = [
                 block.at(np.array(one.pilot) / UNIT, rng.choice([1e-3, 0.3, 1, 4]))
-                for one in pilots(block, rng)[1:12]
+                for one in pilots(block, rng)[1:6]
             ]
             for one in [block.at(np.full(block.size, 0.5), 0.3), *known]:
                 found = change_of(one, rows, rows if unit == "replace" else None)
@@ -99,16 +94,22 @@ def test_no_pair_of_rows_passes_the_claim_of_a_residual_that_is_cut_off(rows_of,
                 assert found >= most / 4
 
 
+def terms_at(block, rows):
+    """Products of numbers, in units of their half ranges, and of indicators, (terms, rows)."""
+    factors = {name: codes / SCHEMA[name].half_points for name, codes in rows.items()
+               if isinstance(SCHEMA[name], dps.Number)}  # fmt: skip
+    one = np.ones(len(rows[block.columns[0].name]))
+    values = [[factors[n] if level is None else rows[n] == level for n, level in term]
+              for term in block.terms]  # fmt: skip
+    return np.array([np.prod(each, axis=0) * one for each in values])
+
+
 def test_residuals_of_a_line_are_cut_off(rows_of):
     for block in LINES:
         rows = rows_of(block.columns)
         known = block.at(np.linspace(-0.4, 0.5, block.size), 0.7)
         assert known.unit == pytest.approx(0.7, abs=1e-4)
-        units = {"x": rows["x"] / 4} if "x" in rows else {}
-        terms = np.array([
-            np.prod([units[n] if level is None else rows[n] == level for n, level in term], axis=0)
-            * np.ones(len(rows[block.columns[0].name])) for term in block.terms
-        ])  # fmt: skip
+        terms = terms_at(block, rows)
         response = rows["y"] == 1 if block.response == YES else rows["count"] / 2
         residual = np.clip(response - np.array(known.pilot) / UNIT @ terms, -0.7, 0.7) / 0.7
         found = known.functions(rows) / UNIT
@@ -116,7 +117,7 @@ def test_residuals_of_a_line_are_cut_off(rows_of):
         assert np.abs(found).max() == 1
         assert block_from_dict(known.to_dict(), SCHEMA) == known
         assert known.settles(block)
-    for clip in (None, 0, -1, 2**20, 1.0):
+    for clip in (None, 0, 2**20, 1.0):
         with pytest.raises(RequestError, match="a second stage"):
             replace(known, clip=clip)
 
@@ -125,14 +126,8 @@ def test_functions_are_the_score_of_the_model(rows_of):
     for block in BLOCKS:
         rows = rows_of(block.columns)
         known = block.at(np.linspace(-1, 1.5, block.size))
-        coefficients = np.array(known.pilot) / UNIT
-        units = {name: codes / SCHEMA[name].half_points for name, codes in rows.items()
-                 if isinstance(SCHEMA[name], dps.Number)}  # fmt: skip
-        terms = np.array([
-            np.prod([units[n] if level is None else rows[n] == level for n, level in term], axis=0)
-            * np.ones(len(rows[block.columns[0].name])) for term in block.terms
-        ])  # fmt: skip
-        predictor = coefficients @ terms
+        terms = terms_at(block, rows)
+        predictor = np.array(known.pilot) / UNIT @ terms
         if block.link == "logit":
             wanted = terms * ((rows["y"] == 1) - special.expit(predictor))
         else:
@@ -145,27 +140,23 @@ def test_functions_are_the_score_of_the_model(rows_of):
 
 def test_a_row_adds_the_same_whatever_rows_are_beside_it():
     """Rounding must not depend on the place of a row, or one row would change many values."""
-    rng, block = np.random.default_rng(1), BLOCKS[7].at(np.array([0.3, 1.7, -0.4, 0.9, 1.1]))
-    n = 1_003
+    rng, block = np.random.default_rng(1), BLOCKS[4].at(np.array([0.3, 1.7, -0.4, 0.9, 1.1]))
+    n = 203
     codes = {"x": rng.integers(-4, 5, n), "u": rng.integers(0, 2, n), "g": rng.integers(0, 3, n),
              "y": rng.integers(0, 2, n)}  # fmt: skip
     whole = block.evaluate(codes).matrix().toarray()
     alone = [block.sums({name: own[i : i + 1] for name, own in codes.items()}) for i in range(n)]
     np.testing.assert_array_equal(whole, np.array(alone).T)
-    order = rng.permutation(n)
-    np.testing.assert_array_equal(
-        block.sums({name: own[order] for name, own in codes.items()}), block.sums(codes)
-    )
 
 
 def test_pilots_are_whole_numbers_and_cut_off():
-    block = BLOCKS[6].at(np.array([1e9, -np.inf]))
+    block = BLOCKS[3].at(np.array([1e9, -np.inf]))
     assert block.pilot == (LARGEST * UNIT, -LARGEST * UNIT)
-    assert BLOCKS[6].at(np.array([np.nan, 0.5])).pilot == (0, UNIT // 2)
-    assert block.settles(BLOCKS[6])
-    assert not BLOCKS[6].settles(BLOCKS[6])
-    assert not block.settles(BLOCKS[7])
-    assert BLOCKS[6].derive(block) is None
+    assert BLOCKS[3].at(np.array([np.nan, 0.5])).pilot == (0, UNIT // 2)
+    assert block.settles(BLOCKS[3])
+    assert not BLOCKS[3].settles(BLOCKS[3])
+    assert not block.settles(BLOCKS[4])
+    assert BLOCKS[3].derive(block) is None
     assert block.derive(block) is not None
     for one in (block, *BLOCKS):
         assert block_from_dict(one.to_dict(), SCHEMA) == one

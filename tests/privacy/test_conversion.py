@@ -1,5 +1,6 @@
 """From rho to (epsilon, delta): against a direct minimisation and exact discrete Gaussians."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -7,28 +8,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm
 
 from dpstats.errors import BudgetError
-from dpstats.privacy import conversion
-from dpstats.privacy.budget import ZCDP, ApproxDP
+from dpstats.privacy.budget import ApproxDP
 from dpstats.privacy.conversion import epsilon_of, log_delta, log_delta_of_gaussians, rho_of
 
-PAIRS = [(1, 1e-9), (1, 1e-6), (1, 1e-5), (0.4, 1e-6)]
+PAIRS = [(1, 1e-9), (1, 1e-6), (0.4, 1e-6)]
 
 
 def least_log_delta(rho, epsilon):
-    """The formula itself, at 400,001 values of alpha."""
-    alpha = 1 + np.exp(np.linspace(-20, 20, 400_001))
+    """The formula itself, at 40,001 values of alpha."""
+    alpha = 1 + np.exp(np.linspace(-20, 20, 40_001))
     values = (alpha - 1) * (alpha * rho - epsilon) + alpha * np.log1p(-1 / alpha)
     return float(np.min(values - np.log(alpha - 1)))
 
 
-CASES = [(0.015, 1), (1e-4, 0.1), (10, 30), (2, 1), (1e-6, 1e-2), (0.5, 5), (1e3, 1.1e3)]
-
-
 def test_delta_is_the_minimum_over_alpha():
-    for rho, epsilon in CASES:
+    for rho, epsilon in [(0.015, 1), (10, 30), (2, 1), (1e-6, 1e-2), (1e3, 1.1e3)]:
         direct = least_log_delta(rho, epsilon)
         assert direct - 1e-5 <= log_delta(rho, epsilon) <= direct + 1e-9
 
@@ -37,7 +33,7 @@ def test_delta_is_the_minimum_over_alpha():
     st.floats(-8, 4).map(lambda x: Fraction(10**x)),
     st.floats(-60, -0.05).map(lambda x: Fraction(10**x)),
 )
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_both_directions_are_sound_and_tight(epsilon, delta):
     rho = rho_of(epsilon, delta)
     assert log_delta(float(rho), float(epsilon)) <= math.log(delta)
@@ -46,12 +42,6 @@ def test_both_directions_are_sound_and_tight(epsilon, delta):
     assert back <= epsilon
     if back > 0:  # zero is private already at this delta, and nothing is below it
         assert log_delta(float(rho), back * (1 - 1e-6)) > math.log(delta) - 1e-8
-
-
-def test_extreme_budgets_have_a_reading():
-    for rho in [Fraction(1, 10**400), Fraction(10**8), Fraction(1, 7)]:
-        assert 0 <= epsilon_of(rho, Fraction(1, 10**9)) < 2 * rho + 100
-        assert "epsilon = " in str(ZCDP(rho))
 
 
 def gaussian(variance):
@@ -113,40 +103,26 @@ class Shifts:
         return high
 
 
-MOVES = {
-    "one sum that moves by 1": [(1, 1, 1)],
-    "by 3": [(3, 1, 1)],
-    "two": [(1, 1, 2)],
-    "a hundred": [(1, 1, 100)],
-    "three scales": [(1, 1, 4), (2, 3, 2), (5, 2, 1)],
-    "one of little noise among many": [(1, 9, 1), (1, 1, 30)],
-}
+MOVES = [
+    [(3, 1, 1)],  # one sum that moves by 3
+    [(1, 1, 100)],  # a hundred
+    [(1, 1, 4), (2, 3, 2), (5, 2, 1)],  # three scales
+    [(1, 9, 1), (1, 1, 30)],  # one of little noise among many
+]
 
 
 def test_the_exact_delta_is_within_the_promise_and_near_it():
-    for moves in MOVES.values():
-        for pair in PAIRS:
-            budget = ApproxDP(*pair)
-            exact = Shifts(float(budget.rho), moves)
-            assert exact.delta(pair[0]) <= pair[1]
-            # the allowance is for the worst of all: 1.1% in two of these cases, less in the others
-            assert 0.988 * pair[0] <= exact.epsilon(pair[1]) <= pair[0]
-
-
-@given(
-    st.floats(0.4, 8),
-    st.floats(-12, -1),
-    st.lists(st.tuples(*[st.integers(1, 3)] * 2, st.integers(1, 5)), min_size=1, max_size=3),
-)
-@settings(max_examples=30, deadline=None)
-def test_no_shift_exceeds_the_promise(epsilon, log_10, moves):
-    budget = ApproxDP(epsilon, 10**log_10)
-    assert Shifts(float(budget.rho), moves).delta(epsilon) <= 10**log_10
+    for moves, pair in itertools.product(MOVES, PAIRS):
+        budget = ApproxDP(*pair)
+        exact = Shifts(float(budget.rho), moves)
+        assert exact.delta(pair[0]) <= pair[1]
+        # the allowance is for the worst of all: 1.1% in two of these cases, less in the others
+        assert 0.988 * pair[0] <= exact.epsilon(pair[1]) <= pair[0]
 
 
 def test_scales_chosen_after_earlier_releases_are_covered():
     """The rest goes to one sum if the first loss was high, else to many, or the other way round."""
-    for pair in PAIRS[:3]:
+    for pair in PAIRS[:2]:
         epsilon, delta = pair
         rho = float(ApproxDP(*pair).rho)
         found = []
@@ -159,18 +135,8 @@ def test_scales_chosen_after_earlier_releases_are_covered():
         assert max(found) <= delta
 
 
-def test_the_curve_of_the_gaussian_itself():
-    """Above Balle and Wang's formula, by less than a thousandth."""
-    for nu in [1e-4, 0.1, 0.5, 1.2]:
-        for beyond in [1e-6, 0.5, 3.0, 6.0]:
-            epsilon = np.array([nu * (beyond + nu / 2)])
-            upper = np.exp(conversion._log_gaussian(epsilon, np.array([nu])))[0]
-            exact = norm.cdf(-beyond) - math.exp(epsilon[0]) * norm.cdf(-beyond - nu)
-            assert exact * (1 - 1e-4 * (nu < 1e-3)) <= upper <= exact * (1 + 1e-3)
-
-
 @given(st.floats(-6, 3), st.floats(-60, -0.05))
-@settings(max_examples=40)
+@settings(max_examples=8)
 def test_both_directions_are_sound_and_agree(log_epsilon, log_10):
     epsilon, delta = Fraction(10**log_epsilon), Fraction(10**log_10)
     budget = ApproxDP(epsilon, delta)
@@ -185,15 +151,13 @@ def test_both_directions_are_sound_and_agree(log_epsilon, log_10):
     assert other.epsilon <= epsilon * (1 + Fraction(1, 10**5)) or other.epsilon < 2e-9
 
 
-@pytest.mark.parametrize("count", [1, 10, 100])
-@pytest.mark.parametrize("d", [1, 2])
-def test_against_another_accountant(count, d):
+@pytest.mark.slow  # to import it takes longer than all others here
+def test_against_another_accountant():
     """The privacy loss distributions of Google's library, discretised upwards."""
     accounting = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
-    for epsilon, delta in PAIRS[:2]:
-        sigma = d * math.sqrt(count / (2 * float(ApproxDP(epsilon, delta).rho)))
-        one = accounting.from_discrete_gaussian_mechanism(
-            sigma, sensitivity=d, value_discretization_interval=1e-4 if count == 1 else 1e-5
-        )
-        found = one.self_compose(count).get_epsilon_for_delta(delta)
-        assert 0.988 * epsilon <= found <= epsilon
+    epsilon, delta = PAIRS[1]
+    sigma = 2 * math.sqrt(10 / (2 * float(ApproxDP(epsilon, delta).rho)))
+    one = accounting.from_discrete_gaussian_mechanism(
+        sigma, sensitivity=2, value_discretization_interval=1e-5
+    )
+    assert 0.988 * epsilon <= one.self_compose(10).get_epsilon_for_delta(delta) <= epsilon

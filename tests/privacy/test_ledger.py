@@ -12,12 +12,11 @@ import re
 import subprocess
 import sys
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -66,20 +65,6 @@ def test_the_file_holds_exact_fractions_and_nothing_else(path):
     assert second != first
 
 
-def test_p11_threads_at_once_cannot_pass_the_cap(path):
-    ledger = Ledger.create(path, PureDP(1))
-
-    def spend(_):
-        try:
-            ledger.spend(PureDP(0.1))
-        except BudgetError:
-            return 0
-        return 1
-
-    with ThreadPoolExecutor(4) as pool:
-        assert sum(pool.map(spend, range(40))) == 10
-
-
 def test_a_spending_is_synced_to_disk_before_it_returns(path, monkeypatch):
     ledger = Ledger.create(path, PureDP(1))
     synced = []
@@ -96,21 +81,17 @@ def test_a_ledger_is_never_overwritten(path):
     assert path.read_bytes() == before
 
 
-class OtherBudget:
-    kind = "zcdp"
-    total = Fraction(1, 100)
-
-
-@pytest.mark.parametrize("budget", [OtherBudget(), 0.1, None])
-def test_a_budget_of_another_kind_is_refused(path, budget):
+def test_a_budget_of_another_kind_is_refused(path):
     ledger = Ledger.create(path, PureDP(1))
+    other = SimpleNamespace(kind="zcdp", total=Fraction(1, 100))
     before = path.read_bytes()
-    for call in (ledger.check, ledger.spend):
-        with pytest.raises(BudgetError, match=r"budget must be a dps\.PureDP"):
-            call(budget)
+    for budget in (other, 0.1, None):
+        for call in (ledger.check, ledger.spend):
+            with pytest.raises(BudgetError, match=r"budget must be a dps\.PureDP"):
+                call(budget)
+        with pytest.raises(BudgetError, match=r"cap must be a dps\.PureDP"):
+            Ledger.create(path, budget)
     assert path.read_bytes() == before
-    with pytest.raises(BudgetError, match=r"cap must be a dps\.PureDP"):
-        Ledger.create(path, budget)
 
 
 def test_p04_rho_adds_up_exactly_and_kinds_do_not_mix(path):
@@ -146,51 +127,20 @@ def test_p04_rho_adds_up_to_an_epsilon_at_the_ledgers_delta(path):
         ledger.check(ApproxDP(0.5, 1e-6))
     ledger.spend(part)
     assert ledger.remaining == 0
-    book = Ledger.create(path.with_name("long"), ApproxDP(2, 1e-6))
-    for prime in (10**301 + 7, 10**302 + 9, 10**303 + 11):
-        book.spend(ZCDP(Fraction(1, 10**3) + Fraction(1, prime)), "long")
-    assert "epsilon = " in str(book)
 
 
 def test_p04_rho_of_gaussian_noise_is_counted_whichever_way_it_is_read(path):
     """ApproxDP releases are zero-concentrated at their rho; ZCDP releases are Gaussian noise."""
-    approx, rho = ApproxDP(1, 1e-6), ApproxDP(1, 1e-6).rho
-    for name, cap, other, left in [
-        ("zcdp", ZCDP(0.1), approx, Fraction("0.1") - rho),
-        ("approx", approx, ZCDP(0.02), rho - Fraction("0.02")),
-    ]:
+    approx = ApproxDP(1, 1e-6)
+    for name, cap, other in [("zcdp", ZCDP(0.1), approx), ("approx", approx, ZCDP(0.01))]:
         ledger = Ledger.create(path.with_name(name), cap)
         ledger.spend(other)
-        assert ledger.remaining == left
-        with pytest.raises(BudgetError, match="cap would be exceeded"):
-            ledger.spend(ApproxDP(2, 1e-6))
+        assert ledger.remaining == cap.total - other.total
         with pytest.raises(BudgetError, match="different kinds cannot be added"):
             ledger.spend(PureDP(Fraction(1, 10**9)))
     pure = Ledger.create(path, PureDP(100))
     with pytest.raises(BudgetError, match=r"kind 'pure'.*different kinds cannot be added"):
         pure.spend(approx)
-
-
-APPROX = {"dpstats_ledger": 2, "kind": "approx", "cap": "1/50", "unit": "replace"}
-
-
-def test_the_delta_of_a_ledger_is_part_of_it(path):
-    def write(content):
-        path.write_bytes(line(content, "")[0])
-
-    write(APPROX | {"delta": "1/1000000"})
-    ledger = Ledger.open(path)
-    for delta in (None, "0", "1", 1e-6, "1e-6", ["1/2"]):
-        write(APPROX | {"delta": delta})
-        with pytest.raises(FileFormatError, match="line 1: delta must be a fraction between"):
-            Ledger.open(path)
-    for content in (APPROX, APPROX | {"kind": "zcdp", "delta": "1/1000000"}):
-        write(content)
-        with pytest.raises(FileFormatError, match="the header of a ledger is missing"):
-            Ledger.open(path)
-    write(APPROX | {"delta": "1/1000"})
-    with pytest.raises(FileFormatError, match="has changed since the ledger was opened"):
-        ledger.spend(ZCDP(0.001))
 
 
 def line(content, previous):
@@ -211,11 +161,13 @@ def entry(**changes):
 
 
 def test_damaged_files_are_refused_with_their_line(path):
+    header = {"dpstats_ledger": 2, "kind": "approx", "cap": "1/50", "unit": "replace"}
     for content, number in [
         (b"", 1), (HEADER[:-1], 1), (ENTRY, 1), (HEADER.replace(b"pure", b"other"), 1),
-        (HEADER.replace(b'"2"', b'"9"'), 1), (HEADER + ENTRY + LAST[:9] + b"\n", 3),
-        (HEADER + ENTRY.replace(b"1/10", b"1/11") + LAST, 2), (HEADER + b"[]\n", 2),
-        (HEADER + b"\xff\xfe\n", 2), (entry(spent="-1/10"), 2), (entry(spent="1/0"), 2),
+        (HEADER.replace(b'"2"', b'"9"'), 1), (line(header, "")[0], 1),
+        (line(header | {"delta": "0"}, "")[0], 1), (HEADER + ENTRY + LAST[:9] + b"\n", 3),
+        (HEADER + ENTRY + LAST[:150], 3), (HEADER + ENTRY.replace(b"1/10", b"1/11") + LAST, 2),
+        (HEADER + b"[]\n", 2), (HEADER + b"\xff\xfe\n", 2), (entry(spent="-1/10"), 2),
         (entry(spent="1" * 5_000), 2), (entry(date="yesterday"), 2), (entry(rows="2000"), 2),
         (HEADER + b'{"spent": ' + b"1" * 5_000 + b"}\n", 2), (HEADER + b"[" * 100_000 + b"\n", 2),
     ]:  # fmt: skip
@@ -223,7 +175,6 @@ def test_damaged_files_are_refused_with_their_line(path):
         said = f"damaged in line {number}:" if b"dpstats_ledger" in content else "is not a ledger"
         with pytest.raises(FileFormatError, match=said):
             Ledger.open(path)
-        assert path.read_bytes() == content
 
 
 def test_damage_after_opening_stops_the_next_spending(path):
@@ -265,12 +216,11 @@ def test_a_spending_that_cannot_be_written_leaves_the_ledger_as_it_was(path, mon
         with full_at(len(before) + room), pytest.raises(FileFormatError, match="nothing was spent"):
             ledger.spend(PureDP(0.25))
         assert path.read_bytes() == before
-    for error, raised in ((broken, FileFormatError), (KeyboardInterrupt(), KeyboardInterrupt)):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", failing(error))
-            with pytest.raises(raised):
-                ledger.spend(PureDP(0.25))
-        assert path.read_bytes() == before
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            ledger.spend(PureDP(0.25))
+    assert path.read_bytes() == before
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", failing(broken))
         patch.setattr(os, "ftruncate", failing(broken))
@@ -279,13 +229,6 @@ def test_a_spending_that_cannot_be_written_leaves_the_ledger_as_it_was(path, mon
     path.write_bytes(before)
     ledger.spend(PureDP(1.5))
     assert Ledger.open(path).remaining == 0
-
-
-def test_a_ledger_that_cannot_be_started_leaves_no_file(path):
-    with full_at(20), pytest.raises(RequestError, match="cannot write the ledger"):
-        Ledger.create(path, PureDP(2))
-    assert not path.exists()
-    assert Ledger.create(path, PureDP(2)).remaining == 2
 
 
 def test_p11_neighbour_relations_do_not_add_up(path):
@@ -309,52 +252,16 @@ def test_p11_neighbour_relations_do_not_add_up(path):
         Ledger.create(path.with_name("other"), PureDP(2), unit="person")
 
 
-def test_a_whole_ledger_is_read_with_its_days_plans_and_tables(path):
-    path.write_bytes(HEADER + ENTRY + LAST)
-    ledger = Ledger.open(path)
-    assert ledger.spent == Fraction(1, 5)
-    ledger.spend(PureDP(1), "smoking; age", plan="ab" * 32, data="survey.csv")
-    first, _, third = ledger.spendings
-    assert first.date == "2026-01-31"
-    assert (third.amount, third.plan, third.data) == (1, "ab" * 32, "survey.csv")
-    assert (
-        ledger.table().splitlines()[3].endswith("  1  abababababababab  survey.csv  smoking; age")
-    )
-    ledger.spend(PureDP(Fraction(1, 2)), "a\tb", data="\x1b[31m\u00e4.csv")
-    assert ledger.table().splitlines()[4].endswith("  -  \\x1b[31m\u00e4.csv  a\\tb")
-
-
-def test_a_ledger_of_an_earlier_version_is_refused_with_what_to_do(path):
-    path.write_text('{"dpstats_ledger": 1, "kind": "pure", "cap": "2", "unit": "replace"}\n')
-    with pytest.raises(FileFormatError, match=r"has version 1.*reads 2; start a new ledger"):
-        Ledger.open(path)
-
-
 def test_what_is_no_ledger_is_refused_without_reading_it(tmp_path):
     for place in (tmp_path, Path("/dev/zero")):
         with pytest.raises((FileFormatError, RequestError), match="not a ledger"):
             Ledger.open(place)
-    for place in (b"ledger", None, 3):
-        with pytest.raises(RequestError, match="a path must be text"):
-            Ledger.open(place)
+    with pytest.raises(RequestError, match="a path must be text"):
+        Ledger.open(b"ledger")
     with pytest.raises(RequestError, match="cannot write the ledger"):
         Ledger.create(tmp_path / "nowhere" / "ledger", PureDP(1))
     with pytest.raises(RequestError, match="note holds half a surrogate pair"):
         Ledger.create(tmp_path / "ledger", PureDP(1)).spend(PureDP(1), "\ud800")
-
-
-def test_any_value_in_a_line_is_refused_with_a_sentence(path):
-    for value in [None, True, 0, -1, 2**70, 1.5, "x", "1e9999", [], {}, [[]]]:
-        header = {"dpstats_ledger": 2, "kind": "pure", "cap": "2", "unit": "replace"}
-        for number, content in ((1, header), (2, SPENDING)):
-            for key in content:
-                changed = line(content | {key: value}, "" if number == 1 else FIRST)[0]
-                path.write_bytes(changed if number == 1 else HEADER + changed)
-                if number == 2 and key in ("plan", "data", "note") and isinstance(value, str):
-                    assert str(Ledger.open(path))  # any text
-                    continue
-                with pytest.raises(FileFormatError):
-                    Ledger.open(path)
 
 
 # Kills, full disks, tampering
@@ -362,7 +269,6 @@ def test_any_value_in_a_line_is_refused_with_a_sentence(path):
 PROGRAM = Path(__file__).parent / "programs" / "killed_writers.py"
 AMOUNT = Fraction(1, 1000)
 KILLED = -9
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 
 
 @pytest.fixture
@@ -383,9 +289,9 @@ def writers(path):
     return run
 
 
-@needs_fork
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 @pytest.mark.parametrize(
-    ("kills", "cap"), [(16, 100), pytest.param(200, 1000, marks=pytest.mark.slow)]
+    ("kills", "cap"), [(12, 100), pytest.param(200, 1000, marks=pytest.mark.slow)]
 )
 def test_p11_kills_never_undercount_and_eight_writers_fill_the_cap_exactly(
     path, writers, kills, cap
@@ -404,86 +310,19 @@ def test_p11_kills_never_undercount_and_eight_writers_fill_the_cap_exactly(
     assert drawn_at_last - drawn == cap - lines  # what the eight believe they took is the rest
 
 
-@pytest.mark.parametrize("cut", [1, 60, 150])
-def test_a_line_that_a_kill_cut_off_stops_every_spending(path, cut):
-    ledger = Ledger.create(path, PureDP(1))
-    ledger.spend(PureDP(AMOUNT))
-    whole = path.read_bytes()
-    path.write_bytes(whole + whole.splitlines(keepends=True)[-1][:cut])
-    for act in (lambda: Ledger.open(path), lambda: ledger.spend(PureDP(AMOUNT))):
-        with pytest.raises(FileFormatError, match="line 3: the line is cut off; restore the file"):
-            act()
-    path.write_bytes(whole)  # the copy
-    ledger.spend(PureDP(AMOUNT))
-    assert ledger.spent == 2 * AMOUNT
-
-
-def test_a_disk_that_is_full_halfway_leaves_the_ledger_as_it_was(path, monkeypatch):
-    """Whatever part of the line is written before, in whatever pieces."""
-    error = errno.ENOSPC
-    ledger = Ledger.create(path, PureDP(2))
-    ledger.spend(PureDP(0.5))
-    before, real = path.read_bytes(), os.write
-    for whole_pieces, part in itertools.product((0, 1, 3), (0, 1, 40)):
-        left = [whole_pieces]
-
-        def write(handle, data, left=left, part=part):
-            if left[0] == 0:
-                real(handle, bytes(data)[:part])
-                raise OSError(error, os.strerror(error))
-            left[0] -= 1
-            return real(handle, bytes(data)[:30])
-
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "write", write)
-            with pytest.raises(FileFormatError, match="nothing was spent and the ledger is as it"):
-                ledger.spend(PureDP(0.25))
-        assert path.read_bytes() == before
-    ledger.spend(PureDP(1.5))
-    assert ledger.remaining == 0
-
-
-def test_a_disk_that_takes_lines_in_pieces_gets_whole_lines(path, monkeypatch):
-    ledger = Ledger.create(path, PureDP(2))
-    real = os.write
-    monkeypatch.setattr(os, "write", lambda handle, data: real(handle, bytes(data)[:7]))
-    ledger.spend(PureDP(0.5))
-    assert Ledger.open(path).spent == Fraction(1, 2)
-
-
-def measured(path, monkeypatch):
-    """Measure under a ledger; gives the error, and says whether noise was drawn for the plan."""
-    drawn = []
-    real = measuring.add_noise
-
-    def add_noise(sums, scale, kind):
-        drawn.append(len(sums))
-        return real(sums, scale, kind)
-
-    monkeypatch.setattr(measuring, "add_noise", add_noise)
-    schema = dps.Schema([dps.Category("c", ["a", "b"])])
-    plan = dps.plan(schema, {"t": dps.Marginals(["c"], degree=1)}, budget=PureDP(1))
-    with pytest.raises(dps.DpstatsError) as raised:
-        dps.measure(plan, pd.DataFrame({"c": ["a", "b"]}), ledger=path)
-    assert drawn == [1]  # the trial draw, of nothing
-    return raised.value
-
-
 def test_a_ledger_that_cannot_be_written_stops_a_release_before_noise(path, monkeypatch):
-    error = errno.EROFS
-    ledger = Ledger.create(path, PureDP(2))
-    before, real = path.read_bytes(), Path.open
+    ledger, real = Ledger.create(path, PureDP(2)), Path.open
 
     def opened(self, mode="r", *arguments, **options):
         if self == path and "+" in mode:
-            raise OSError(error, os.strerror(error), str(self))
+            raise OSError(errno.EROFS, "read-only", str(self))
         return real(self, mode, *arguments, **options)
 
     monkeypatch.setattr(Path, "open", opened)
+    monkeypatch.setattr(measuring, "_noisy", lambda *args: pytest.fail("noise was drawn"))
+    plan = dps.plan(dps.Schema([dps.Boolean("b")]), {"p": dps.Proportion("b")}, budget=PureDP(1))
     with pytest.raises(RequestError, match="cannot open the ledger"):
-        ledger.spend(PureDP(1))
-    assert os.strerror(error) in str(measured(path, monkeypatch))
-    assert path.read_bytes() == before
+        dps.measure(plan, pd.DataFrame({"b": [True, False]}), ledger=path)
     assert ledger.remaining == 2  # it can still be read
 
 
@@ -494,34 +333,13 @@ def filled(path, spendings=5, note="release, with ü"):
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("bits", [1, pytest.param(8, marks=pytest.mark.slow)])
-def test_every_flipped_bit_is_refused_or_changes_nothing(path, bits):
-    """One bit of every byte, or all eight. An escaped character has two spellings."""
-    content, rng = filled(path, 3), np.random.default_rng(4)
-    spendings, same = Ledger.open(path).spendings, 0
-    for place in range(len(content)):
-        for bit in rng.choice(8, bits, replace=False).tolist():
-            changed = bytearray(content)
-            changed[place] ^= 1 << bit
-            path.write_bytes(changed)
-            try:
-                same += 1
-                assert Ledger.open(path).spendings == spendings
-                assert changed.lower() == content.lower()
-            except FileFormatError:
-                same -= 1
-    assert same <= 2 * len(spendings)
-
-
 def test_lines_that_are_removed_exchanged_repeated_or_from_elsewhere_are_refused(path):
-    lines = filled(path, 6).splitlines(keepends=True)
-    other = filled(path.with_name("other"), 6, "another survey").splitlines(keepends=True)
+    lines = filled(path, 4).splitlines(keepends=True)
+    other = filled(path.with_name("other"), 4, "another survey").splitlines(keepends=True)
     n = len(lines)
     changed = [lines[:i] + lines[j:] for i in range(n) for j in range(i + 1, n)]  # a part removed
-    for i, j in itertools.combinations(range(n), 2):  # two exchanged
-        swapped = list(lines)
-        swapped[i], swapped[j] = lines[j], lines[i]
-        changed.append(swapped)
+    for i, j in itertools.combinations(range(n), 2):
+        changed.append([*lines[:i], lines[j], *lines[i + 1 : j], lines[i], *lines[j + 1 :]])
     changed += [[*lines[:i], lines[j], *lines[i:]] for i in range(n + 1) for j in range(n)]
     changed += [[*lines[:i], other[i], *lines[i + 1 :]] for i in range(1, n)]
     changed += [[*lines[:i], b"\n", *lines[i:]] for i in range(n + 1)]
@@ -529,7 +347,6 @@ def test_lines_that_are_removed_exchanged_repeated_or_from_elsewhere_are_refused
         path.write_bytes(b"".join(several))
         with pytest.raises(FileFormatError, match=r"damaged in line|is not a ledger"):
             Ledger.open(path)
-    assert len(changed) == 112
 
 
 def test_a_system_without_locks_says_so_when_a_ledger_is_opened(path, monkeypatch, capsys):

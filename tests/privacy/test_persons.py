@@ -4,7 +4,7 @@ import dataclasses
 import json
 from fractions import Fraction
 
-import numpy as np
+import pandas as pd
 import pytest
 
 import dpstats as dps
@@ -21,10 +21,9 @@ SCHEMA = dps.Schema([
     dps.Number("y", 0, 2, points=3, edges=[1], missing=1),
     dps.Number("m", -1, 1, points=5, edges=[0], allow_missing=True),
 ])  # fmt: skip
-UNITS = ["replace", "add_remove"]
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
 def test_k_rows_move_a_block_by_k_times_one_row_and_products_by_its_square(unit):
     (products,) = dps.Mean("x").person_totals(SCHEMA)
     for block, degree in ((ROWS, 1), (dps.Moments.of(SCHEMA, ["x", "y"]), 1), (products, 2)):
@@ -47,21 +46,19 @@ ANALYSES = {
     "clipped": {"c": dps.PCA(["x", "y"], clip_norm=0.8)},
     "two stages": {"l": dps.Logistic("b ~ x", stages=2)},
 }
-REFERENCES = {
-    "none": (None, 1),
-    "histogram": (dps.PerturbedHistogram(Fraction(1, 3)), 1000),
-    "lattice": (dps.BernsteinKDE(["x"], k=4, share=Fraction(1, 3)), 1000),
-}
-BUDGETS = [dps.PureDP, dps.ZCDP, lambda total: dps.ApproxDP(total, 1e-6)]
+HISTOGRAM = dps.PerturbedHistogram(Fraction(1, 3))
+KINDS = [
+    (dps.PureDP, "replace"), (dps.ZCDP, "add_remove"),
+    (lambda total: dps.ApproxDP(total, 1e-6), "replace"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("kind", BUDGETS)
+@pytest.mark.parametrize(("kind", "unit"), KINDS)
 @pytest.mark.parametrize("name", ANALYSES)
 def test_a_whole_plan_spends_its_budget_on_k_rows(name, kind, unit):
     """The sum of changes over scales, from blocks and scales alone: at most the budget."""
-    reference, amount = REFERENCES["histogram" if name == "tables" else "none"]
-    for k in (1, 2, 7):
+    reference, amount = (HISTOGRAM, 1000) if name == "tables" else (None, 1)
+    for k in (1, 3):
         plan = dps.plan(SCHEMA, ANALYSES[name], budget=kind(amount), unit=unit, rows_per_person=k,
                         n=10_000, reference=reference)  # fmt: skip
         assert plan.cost() == plan.budget.total
@@ -91,23 +88,6 @@ def spent_on(plan, k):
     return total + residuals_cost(residuals, plan.budget, Neighbours(plan.unit, k))
 
 
-def test_the_noise_of_a_plan_is_that_of_a_smaller_budget():
-    """Every scale at k rows is that at budget / k or rho / k^2, the reference's own included."""
-    for unit in UNITS:
-        for name in REFERENCES:
-            reference, amount = REFERENCES[name]
-            for kind, power in ((dps.PureDP, 1), (dps.ZCDP, 2)):
-                options = {"unit": unit, "n": 10_000, "reference": reference}
-                asked = ANALYSES["moments"] | ANALYSES["tables"]
-                several = dps.plan(SCHEMA, asked, budget=kind(amount), rows_per_person=3, **options)
-                small = dps.plan(SCHEMA, asked, budget=kind(Fraction(amount, 3**power)), **options)
-                assert several.strategy.blocks == small.strategy.blocks
-                if reference is not None or unit == "replace":  # widths do not depend on it
-                    continue
-                widths = [p.preview(n=10_000).widths()["width"].tolist() for p in (several, small)]
-                assert np.all(np.array(widths[0]) >= np.array(widths[1]))  # of persons, not of rows
-
-
 # Files, ledgers, texts
 
 
@@ -125,7 +105,7 @@ def test_one_row_per_person_is_not_written_and_more_are(tmp_path):
     assert dps.Plan.load(tmp_path / "plan.json") == three
     assert "replacing up to 3 rows of one person" in " ".join(str(three).split())
     plain = json.loads((tmp_path / "plan.json").read_text())
-    for wrong in (1, 2, 0, True, "3", 3.0, None, 2**20 + 1):
+    for wrong in (2, 0, True, "3", None, 2**20 + 1):
         (tmp_path / "edited.json").write_text(json.dumps({**plain, "rows_per_person": wrong}))
         with pytest.raises((FileFormatError, BudgetError, RequestError)):
             dps.Plan.load(tmp_path / "edited.json")
@@ -154,32 +134,9 @@ def test_a_ledger_counts_one_relation(tmp_path):
 
 
 def test_a_measurement_is_entered_in_a_ledger_of_its_rows_per_person(tmp_path):
-    import pandas as pd
-
     book = Ledger.create(tmp_path / "some.ledger", dps.PureDP(2), rows_per_person=3)
     frame = pd.DataFrame({"b": [True, False] * 2})
     dps.measure(planned(3), frame, ledger=book)
-    assert book.spent == 1
-    with pytest.raises(
-        BudgetError, match="for up to 3 rows of one person, and this one is for one"
-    ):
+    with pytest.raises(BudgetError, match="for up to 3 rows of one person, and this one is for"):
         dps.measure(planned(1), frame, ledger=book)
     assert book.spent == 1
-
-
-def test_a_second_release_keeps_the_rows_per_person():
-    import pandas as pd
-
-    first = dps.plan(
-        SCHEMA, {"l": dps.Logistic("b ~ x + d + y")}, budget=dps.ZCDP(1), rows_per_person=3
-    )
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"b": rng.random(400) < 0.5, "x": rng.uniform(-1, 1, 400),
-                          "d": rng.random(400) < 0.4, "y": rng.uniform(0, 2, 400)})  # fmt: skip
-    held = dps.release(first, frame, m=100, k=50, rng=0)
-    asked = {"l2": dps.Logistic("b ~ x + d + y", stages=2)}
-    added = dps.plan(SCHEMA, asked, budget=dps.ZCDP(1), start=held)
-    assert added.rows_per_person == 3
-    assert added.cost() == 2
-    with pytest.raises(RequestError, match="with at most 3 rows per person"):
-        dps.plan(SCHEMA, asked, budget=dps.ZCDP(1), start=held, rows_per_person=2)

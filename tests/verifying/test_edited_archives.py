@@ -4,7 +4,6 @@ Both know on their own what a file may hold: every key once, every value of its 
 way that it is written, the members of a release and no others.
 """
 
-import copy
 import csv
 import hashlib
 import io
@@ -20,11 +19,11 @@ import dpstats as dps
 from dpstats.errors import FileFormatError
 from dpstats.files import archives
 from dpstats.schema.design import STEPS
-from dpstats.verifying import certificate, reading
+from dpstats.verifying import arguing, certificate, reading
 from dpstats.verifying.arguing import verify
 from dpstats.verifying.shapes import NotReadError
 
-NAMES = ("smoking", "ages", "rents", "logs", "huber")
+NAMES = ("smoking", "ages", "rents", "logs")
 FREE = ("analyses", "reference")  # whose keys are those of analyses, of other packages too
 
 
@@ -48,6 +47,23 @@ def texts_of(path):
 @pytest.fixture
 def texts(saved):
     return texts_of(saved / "replace.zip")
+
+
+@pytest.fixture(scope="module")
+def known():
+    return {}
+
+
+@pytest.fixture
+def costs_are_known(known, monkeypatch):
+    """Blocks are argued about once: for archives whose blocks are all the same."""
+    find = arguing.find
+
+    def found(block, unit, power):
+        key = (json.dumps(block.plain), unit, power)
+        return known[key] if key in known else known.setdefault(key, find(block, unit, power))
+
+    monkeypatch.setattr(arguing, "find", found)
 
 
 def in_json(texts, member, change):
@@ -90,17 +106,11 @@ def agrees(path):
         return False
 
 
-def test_an_archive_as_it_was_saved(saved, unit, tmp_path):
-    texts = texts_of(saved / f"{unit}.zip")
-    for member in ("measurements.json", "release.json"):
-        path = packed(tmp_path / "r.zip", in_json(texts, member, lambda document: None))
-        assert loads(path)
-        assert agrees(path)
-
-
 def test_exact_rows_where_neighbours_add_or_remove_one(saved, tmp_path, unit):
     texts = texts_of(saved / f"{unit}.zip")
-    path = tmp_path / "r.zip"
+    path = packed(tmp_path / "r.zip", texts)
+    assert loads(path)
+    assert agrees(path)
     for rows in (400, 399):
         change = operator.methodcaller("update", rows=rows)
         packed(path, in_json(texts, "measurements.json", change))
@@ -127,7 +137,7 @@ def other_types(value):
 def places(value, at=()):
     yield at
     parts = value.items() if isinstance(value, dict) else ()
-    parts = enumerate(value[:2]) if isinstance(value, list) else parts
+    parts = enumerate(value[:1]) if isinstance(value, list) else parts
     for key, inner in parts:
         yield from places(inner, (*at, key))
 
@@ -163,26 +173,12 @@ def test_a_value_of_another_type_and_an_unknown_key_at_every_place(texts, tmp_pa
         assert tried > 20
 
 
-def test_what_is_free_is_covered_by_the_digest_of_the_plan(texts, tmp_path):
-    def change(plain):
-        plain["analyses"]["smoking"]["more"] = 1
-
-    document = copy.deepcopy(json.loads(texts["measurements.json"]))
-    change(document)
-    path = packed(tmp_path / "r.zip", texts | {"measurements.json": json.dumps(document)})
-    assert not loads(path)
-    assert not agrees(path)
-    assert loads(packed(path, in_json(texts, "measurements.json", change)))  # of a later version
-
-
 TEXTS = {
     "a key twice": lambda text: text.replace('"version"', '"version": 3, "version"', 1),
     "no number": lambda text: text.replace('"version"', '"more": NaN, "version"', 1),
-    "an infinite number": lambda text: text.replace('"version"', '"more": 1e999, "version"', 1),
     "half a character": lambda text: text.replace(": \"", ': "\\ud800', 1),
     "a mark of its bytes": lambda text: "\ufeff" + text,
     "a version that is a float": lambda text: text.replace('"version": 3', '"version": 3.0', 1),
-    "a later version": lambda text: text.replace('"version": 3', '"version": 4', 1),
 }  # fmt: skip
 
 
@@ -212,20 +208,15 @@ def divide(divisor, *roles):
 
 
 VALUES = {
-    "an epsilon of other terms": lambda p: p["budget"].update(epsilon="4/2"),
     "a multiplier of other terms": lambda p: p["blocks"][0].update(
         multiplier=unreduced(p["blocks"][0]["multiplier"])),
     "a table without residuals": lambda p: p.update(tables=[["region", "smoker"]]),
     "noise that does not spend the budget": divide(100),
-    "a budget that is no number": lambda p: p["budget"].update(epsilon="1/0"),
-    "another role": lambda p: p["blocks"][0].update(role="other"),
     "the role of another block": lambda p: p["blocks"][0].update(role="count"),
     "a key of another name": lambda p: p["blocks"][0].update(
         multiplied=p["blocks"][0].pop("multiplier")),
     "rows that no table has": lambda p: p.update(rows=0),
-    "a negative rows": lambda p: p.update(rows=-5),
     "one row per person, which is not written": lambda p: p.update(rows_per_person=1),
-    "an amount of a negative zero": lambda p: p["budget"].update(epsilon="-0"),
     "a bin of no width": lambda p: p["schema"][3].update(edges=[18, 18, 65]),
     "noise of a test source": lambda p: p.update(not_private=True),
 }  # fmt: skip
@@ -243,7 +234,7 @@ def test_values_that_no_file_has(texts, tmp_path):
 
 def test_members_that_a_release_does_not_have(texts, tmp_path):
     path = tmp_path / "r.zip"
-    for name in ("raw.csv", "../../evil.txt", "rows.csv.bak", "__MACOSX/rows.csv"):
+    for name in ("raw.csv", "../../evil.txt"):
         packed(path, texts | {name: "Sentinel\n"})
         assert not loads(path)
         assert verify(path).wrong == (f"members that dpstats does not write: {[name]}",)
@@ -253,18 +244,6 @@ def test_members_that_a_release_does_not_have(texts, tmp_path):
         assert not agrees(path)
         packed(path, {key: text for key, text in texts.items() if key != name})
         assert not loads(path)
-        assert not agrees(path)
-
-
-def test_measurements_have_two_members(texts, tmp_path):
-    own = {name: texts[name] for name in ("measurements.json", "answers.csv")}
-    path = packed(tmp_path / "m.zip", own)
-    dps.Measurements.load(path)
-    assert agrees(path)
-    for name in ("rows.csv", "candidates.csv", "raw.csv"):
-        packed(path, own | {name: texts.get(name, "Sentinel\n")})
-        with pytest.raises(FileFormatError, match="those alone"):
-            dps.Measurements.load(path)
         assert not agrees(path)
 
 
@@ -297,73 +276,41 @@ def swapped(text):
     return "\n".join([head, *others, first]) + "\n"
 
 
-def half(text):
-    return text[: len(text) // 2]
-
-
-def header_alone(text):
-    return text.splitlines()[0] + "\n"
-
-
 def many_rows(text):
     """Counts whose sum passes what an int64 holds."""
     return cell(1, -1, lambda _: 2**62)(cell(2, -1, lambda _: 2**62)(cell(3, -1, int)(text)))
 
 
-ODD = ["", '"', "\r", "a\rb,c\r", "block,function,name,noisy_sum,uniform\n0,0,\r,1,0.1", "\x00",
-       "block,function,name,noisy_sum,uniform\n0,0," + "x" * 200_000 + ",1,0.1\n"]  # fmt: skip
+ODD = ['"', "\x00", "block,function,name,noisy_sum,uniform\n0,0," + "x" * 200_000 + ",1,0.1\n"]
 TABLES = {
-    **{(member, how.__name__): how for member in ("answers.csv", "candidates.csv")
-       for how in (half, header_alone)},
-    **{(member, f"odd text {i}"): lambda _, odd=odd: odd for i, odd in enumerate(ODD)
-       for member in ("answers.csv", "candidates.csv")},
+    ("answers.csv", "half"): lambda text: text[: len(text) // 2],
+    ("candidates.csv", "half"): lambda text: text[: len(text) // 2],
+    ("candidates.csv", "its header alone"): lambda text: text.splitlines()[0] + "\n",
+    **{("answers.csv", f"odd text {i}"): lambda _, odd=odd: odd for i, odd in enumerate(ODD)},
     ("answers.csv", "the name of another"): lambda text: text.replace("smoker", "hiv", 1),
     ("answers.csv", "another order of functions"): swapped,
     ("answers.csv", "the other end"): cell(1, 4, lambda c: "-0.5"),
-    ("answers.csv", "a number and more"): cell(1, 4, lambda c: "1e-400x"),
-    ("candidates.csv", "many rows"): cell(1, -1, lambda c: 10**7),
     ("candidates.csv", "more rows than an integer holds"): many_rows,
-    ("answers.csv", "a line less"): lambda text: text[: text.rindex("\n", 0, -1) + 1],
     ("answers.csv", "another heading"): lambda text: text.replace("noisy_sum", "sum"),
     ("answers.csv", "a text"): cell(1, 3, lambda c: "nine"),
     ("answers.csv", "beyond 64 bits"): cell(1, 3, lambda c: 2**70),
-    ("answers.csv", "far outside"): cell(1, 4, lambda c: "7.0"),
     ("answers.csv", "no such block"): cell(1, 0, lambda c: "99"),
-    ("answers.csv", "a space"): cell(1, 3, lambda c: f" {c}"),
-    ("answers.csv", "an underscore"): cell(1, 3, lambda c: "1_000"),
     ("answers.csv", "a zero before"): cell(2, 3, lambda c: f"0{c.lstrip('-')}"),
-    ("answers.csv", "a negative zero"): cell(1, 3, lambda c: "-0"),
-    ("answers.csv", "a float"): cell(1, 3, lambda c: f"{c}.0"),
-    ("answers.csv", "hidden digits"): cell(1, 4, lambda c: f"{c}00012345678"),
-    ("answers.csv", "an end"): cell(1, 4, lambda c: "0.5"),
-    ("answers.csv", "no number"): cell(1, 4, lambda c: "nan"),
     ("answers.csv", "a number in other digits"): cell(1, 1, lambda c: "\u0660"),
-    ("answers.csv", "an empty line"): lambda text: text + "\n",
     ("answers.csv", "other ends of lines"): lambda text: text.replace("\n", "\r\n"),
     ("candidates.csv", "another heading"): lambda text: text.replace("_count", "count"),
-    ("candidates.csv", "half a code"): cell(1, 0, lambda c: "1.5"),
     ("candidates.csv", "no such code"): cell(1, 0, lambda c: "99"),
     ("candidates.csv", "a negative count"): cell(1, -1, lambda c: "-3"),
-    ("candidates.csv", "no count"): cell(1, -1, lambda c: ""),
-    ("candidates.csv", "a negative weight"): cell(1, -2, lambda c: "-0.5"),
     ("candidates.csv", "too large a weight"): cell(1, -2, lambda c: "0.9"),
-    ("candidates.csv", "a code"): cell(1, 0, lambda c: f"0{c}"),
-    ("candidates.csv", "a weight"): cell(1, -2, lambda c: f"{c}0001234"),
-    ("candidates.csv", "no weight"): cell(1, -2, lambda c: "nan"),
     ("candidates.csv", "a cell more"): lambda text: text.replace("\n", ",0\n"),
     ("rows.csv", "a row more"): lambda text: text + text.splitlines()[1] + "\n",
-    ("rows.csv", "no row"): lambda text: text.splitlines()[0] + "\n",
-    ("rows.csv", "another table"): lambda text: "private,rows\n1,2\n",
     ("rows.csv", "a value"): cell(1, 0, lambda c: "south" if c == "north" else "north"),
-    ("rows.csv", "hidden digits"): cell(1, 2, lambda c: f"{c}000000001"),
-    ("rows.csv", "digits of no weight"): cell(1, 2, lambda c: f"{c}00"),
-    ("rows.csv", "quotes"): lambda text: text.replace("north", '"north"', 1),
     ("rows.csv", "another missing value"): lambda text: text.replace("nan", "", 1),
     ("rows.csv", "another order"): swapped,
 }  # fmt: skip
 
 
-def test_tables_that_dpstats_does_not_write(texts, tmp_path):
+def test_tables_that_dpstats_does_not_write(texts, tmp_path, costs_are_known):
     for which in TABLES:
         member, how = which
         changed = TABLES[which](texts[member])
@@ -398,7 +345,7 @@ COSTS = [
 ]
 
 
-def test_what_verify_alone_compares(texts, tmp_path, monkeypatch):
+def test_what_verify_alone_compares(texts, tmp_path, monkeypatch, costs_are_known):
     path = tmp_path / "r.zip"
 
     def wrong(changed):
@@ -409,23 +356,17 @@ def test_what_verify_alone_compares(texts, tmp_path, monkeypatch):
     for plant in COSTS:
         assert wrong(in_json(texts, "measurements.json", plant))
         assert "agrees" not in verify(path).text.splitlines()
-    for delta in [0.999, 0.5]:
-        (found,) = wrong(in_json(texts, "release.json", lambda p, delta=delta: p["accuracy"].update(
-            delta=delta * p["accuracy"]["delta"])))  # fmt: skip
-        assert "the certificate states delta" in found
-    for person in ["at most 2 rows per person; more", "no one", ""]:
-        (found,) = wrong(in_json(texts, "measurements.json", operator.methodcaller(
-            "update", person=person)))  # fmt: skip
-        assert found == "the file does not say that it protects persons with one row"
+    (found,) = wrong(in_json(texts, "release.json", lambda p: p["accuracy"].update(
+        delta=0.999 * p["accuracy"]["delta"])))  # fmt: skip
+    assert "the certificate states delta" in found
+    (found,) = wrong(in_json(texts, "measurements.json", lambda p: p.update(person="no one")))
+    assert found == "the file does not say that it protects persons with one row"
     assert wrong(texts) == ()
-    with zipfile.ZipFile(path, "a") as archive, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        digests = json.loads(archive.read("digests.json"))
-        archive.writestr("more.csv", "")
-    assert "members that dpstats does not write: ['more.csv']" in verify(path).wrong
-    texts = texts | {"rows.csv": texts["rows.csv"] + "\n"}
+    with zipfile.ZipFile(path) as archive:
+        digests = archive.read("digests.json")
     with zipfile.ZipFile(path, "w") as archive:
-        for name, text in (*texts.items(), ("digests.json", json.dumps(digests))):
+        archive.writestr("digests.json", digests)
+        for name, text in (texts | {"rows.csv": texts["rows.csv"] + "\n"}).items():
             archive.writestr(name, text)
     assert any("SHA-256" in one for one in verify(path).wrong)
     right = certificate.jointly
@@ -433,35 +374,6 @@ def test_what_verify_alone_compares(texts, tmp_path, monkeypatch):
         certificate, "jointly", lambda *given: {s: q // 2 for s, q in right(*given).items()}
     )
     assert "larger by a factor" in verify(path).text.split("Certificate: ")[1]
-
-
-def test_a_plan_that_adds_to_measurements_of_test_noise(whole, rows, tmp_path):
-    """What a plan starts from is checked as an archive of it is."""
-    from dataclasses import replace
-
-    first = dps.release(whole(dps.PureDP(1), "replace", "logs"), rows, m=60, rng=1)
-    asked = {"logs": replace(first.analyses["logs"], stages=2)}
-    plan = dps.plan(first.schema, asked, budget=dps.PureDP(1), start=first).to_dict()
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(plan))
-    assert agrees(path)
-    for old, new in (('"not_private": false', '"not_private": true'), ('"rows": 4', '"rows": 4.')):
-        edited = copy.deepcopy(plan)
-        before = edited["start"]["measurements.json"]
-        edited["start"]["measurements.json"] = before.replace(old, new)
-        assert edited != plan
-        path.write_text(json.dumps(edited))
-        assert not agrees(path)
-
-
-@pytest.fixture(scope="module")
-def weighted_saved(weighted, survey, tmp_path_factory):
-    """A release of each relation."""
-    folder = tmp_path_factory.mktemp("saved")
-    for unit, budget in [("replace", dps.PureDP(2)), ("add_remove", dps.ZCDP(0.5))]:
-        release = dps.release(weighted(budget, unit), survey, m=60, k=40, rng=1)
-        release.save(folder / f"{unit}.zip")
-    return folder
 
 
 def in_design(**changes):
@@ -484,37 +396,32 @@ OF_DESIGNS = {
     "contrasts of half the noise": divide(2, "contrasts"),
     "no count": lambda plain: plain["blocks"].pop(),
     "no design": lambda plain: plain.pop("design"),
-    "no unit": lambda plain: plain["design"].pop("unit"),
     "a unit more": in_design(units=[["north", [1, 2, 3, 4, 5, 6, 7]], ["south", [11, 12]]]),
     "an odd unit": in_design(units=[["north", [1, 2, 3, 4, 5]], ["south", [11, 12, 13]]]),
-    "a unit twice": in_design(units=[["north", [1, 2, 3, 4, 4]], ["south", [11, 12]]]),
     "units of two types": in_design(units=[["north", [1, 2, 3, 4, "5"]], ["south", [11, 12]]]),
-    "no list of units": in_design(units=7),
     "more pairs": in_contrasts(pairs=[7, 1]),
-    "more contrasts than pairs": in_contrasts(pairs=[2, 3]),
     "no triples": in_contrasts(triples=[0, 0]),
     "contrasts of contrasts": in_contrasts(
         base={"kind": "contrasts", "pairs": [2, 1], "triples": [1, 1],
               "base": {"kind": "table", "columns": ["smoker"]}}
     ),
-    "contrasts that answer": in_contrasts(role="family"),
     "a cell in two sets": a_common_cell,
     "a small cap": in_design(cap=200),
-    "a cap of zero": in_design(cap=0),
     "a negative cap": in_design(cap=-2_500),
-    "a cap that is text": in_design(cap="2500"),
-    "a cap that is a list": in_design(cap=[2_500]),
     "no cap": in_design(cap=None),
     "a mean beyond the bounds": in_design(mean=10_000, cap=9_000),
     "another key": in_design(more=1),
-    "a lonely word": in_design(lonely="anyhow"),
-    "a column that is a number": in_design(weights=3),
 }  # fmt: skip
 
 
-def test_an_edited_archive_of_a_survey_is_refused_by_both(weighted_saved, unit, tmp_path):
-    texts = texts_of(weighted_saved / f"{unit}.zip")
-    path = packed(tmp_path / "r.zip", in_json(texts, "measurements.json", lambda plain: None))
+def test_an_edited_archive_of_a_survey_is_refused_by_both(weighted, survey, tmp_path):
+    path = tmp_path / "r.zip"
+    asked = {"apart": dps.Difference("smoker", by="level", groups=("a", "b")), "m": dps.Mean("age")}
+    schema = weighted(dps.PureDP(2), "replace").schema
+    plan = dps.plan(schema, asked, budget=dps.PureDP(2), n=500)
+    dps.release(plan, survey, m=60, k=40, rng=1).save(path)
+    texts = texts_of(path)
+    packed(path, in_json(texts, "measurements.json", lambda plain: None))
     assert loads(path)
     assert agrees(path)
     for name, edit in OF_DESIGNS.items():

@@ -13,8 +13,8 @@ BUDGETS = {1: dps.PureDP(1), 2: dps.ZCDP(1)}  # by power
 
 def test_sums_of_noises():
     for power, budget in BUDGETS.items():
-        for terms in [1, 2, 7]:
-            for scale in [0.2, 0.9, 1.2, 4.5, 60.0]:
+        for terms in [1, 7]:
+            for scale in [0.2, 1.2, 60.0]:
                 law = budget.law(scale, terms)
                 variance = noise.variance(scale, power) * terms
                 assert variance == pytest.approx(law.variance, rel=1e-9)
@@ -24,7 +24,7 @@ def test_sums_of_noises():
 
 def test_the_curve_against_exact_sums():
     """One sum with noise of scale 1/mu: the exact delta is below the bound, and near it."""
-    for scale, epsilon in ((4.0, 1.0), (9.0, 0.5), (25.0, 0.3)):
+    for scale, epsilon in ((4.0, 1.0), (9.0, 0.5)):
         z = np.arange(-60 * int(scale), 60 * int(scale) + 1)
         p = np.exp(-(z**2) / (2 * scale**2))
         p /= p.sum()
@@ -36,7 +36,6 @@ def test_the_curve_against_exact_sums():
 
 
 def test_the_curve_against_the_package():
-    for epsilon in [Fraction(1, 10), Fraction(1), Fraction(6)]:
-        budget = dps.ApproxDP(epsilon, Fraction(1, 10**6))
-        assert noise.prove_delta(budget.rho, epsilon)[0] <= budget.delta
-        assert noise.prove_delta(budget.rho * Fraction(1002, 1000), epsilon)[0] > budget.delta
+    budget = dps.ApproxDP(1, Fraction(1, 10**6))
+    assert noise.prove_delta(budget.rho, Fraction(1))[0] <= budget.delta
+    assert noise.prove_delta(budget.rho * Fraction(1002, 1000), Fraction(1))[0] > budget.delta

@@ -71,12 +71,12 @@ def test_the_program_and_the_package_find_the_same_rows(number, contents):
     assert text == compiled.text
     assert names == compiled.names
     rng = np.random.default_rng(3)
-    codes = {c.name: rng.choice(contents.columns[c.name].codes, 3_000) for c in BARE}
+    codes = {c.name: rng.choice(contents.columns[c.name].codes, 600) for c in BARE}
     agreeing = BARE.with_views(codes)
-    codes = {name: np.append(code[:1_500], agreeing[name][1_500:]) for name, code in codes.items()}
+    codes = {name: np.append(code[:300], agreeing[name][300:]) for name, code in codes.items()}
     wanted = compiled.broken(codes)
-    assert 0 < np.count_nonzero(wanted) < 3_000
-    for i in range(3_000):
+    assert 0 < np.count_nonzero(wanted) < 600
+    for i in range(600):
         row = {n: rules._value(contents.columns[n], int(code[i])) for n, code in codes.items()}
         assert breaks(row) == wanted[i]
 
@@ -134,19 +134,16 @@ def _cell(value):
     return str(value.item() if isinstance(value, np.generic) else value)
 
 
-def test_rows_of_a_release_are_tried(saved):
-    verdict = verify(saved)
-    assert verdict.agrees
-    assert "no published row breaks any of 2 between published columns" in verdict.text
-    assert "1 rule needs columns that are not published" in verdict.text
-
-
 @pytest.mark.parametrize(
     ("column", "change", "rule"),
     [("area", lambda code: 1 - code, "area follows from town"),
      ("log_cost", lambda code: code - 1 if code > 0 else code + 1, "log_cost is a view of cost")],
 )  # fmt: skip
 def test_a_row_that_breaks_a_rule_is_seen(saved, tmp_path, column, change, rule):
+    right = verify(saved)
+    assert right.agrees
+    assert "no published row breaks any of 2 between published columns" in right.text
+    assert "1 rule needs columns that are not published" in right.text
     verdict = verify(with_a_code(saved, tmp_path / "edited.zip", column, change))
     assert not verdict.agrees
     assert any(f"published rows break the rule {rule!r}" in wrong for wrong in verdict.wrong)

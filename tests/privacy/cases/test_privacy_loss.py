@@ -18,10 +18,7 @@ import pytest
 import dpstats as dps
 from dpstats.families import block_from_dict
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.group_moments import GroupMoments
-from dpstats.families.moments import fourth_moments_of_pairs, third_and_fourth_powers
 from dpstats.families.tables.cells import Indicator, Table
-from dpstats.families.tables.inside_bins import BinOffsets
 from dpstats.families.tables.lattice import KernelLattice
 from dpstats.measured.strategy import PlannedBlock
 from dpstats.planning import division
@@ -34,7 +31,7 @@ CELLS = {
     "c": ["a", "b", None],
     "b": [False, True],
     "d": [False, True],
-    "x": [-1.0, -0.5, 0.0, 0.5, 1.0],
+    "x": [-1.0, 0.0, 1.0],
     "y": [0.0, 1.0, 2.0],
     "z": [17.5, 22.0, 27.0],
 }
@@ -71,30 +68,23 @@ def sums_and_scales(plan, table):
     return sums, [Fraction(source.scales[call - 1]) for call in calls]
 
 
-AGAIN = 4  # tables measured anew under another budget: sums do not depend on it
-
-
-def largest_loss(plan, known_sums):
+def largest_loss(plan):
     """Largest privacy loss over all tables of one row of the columns in use, exactly.
 
     Where the plan knows persons: of one person, with as many rows as one may have. Between all
     pairs of them where neighbours replace a row, else between each and the empty one. Laplace
     noise: sum of changes over scales. Gaussian: rho, the sum of their squares over two.
     """
-    gaussian = plan.budget.noise == "gaussian"
+    gaussian, replaced = plan.budget.noise == "gaussian", plan.unit == "replace"
     names = plan.columns.names
-    replaced = plan.unit == "replace"
-    every, k = list(itertools.product(*map(CELLS.get, names))), 1
-    if plan.person is not None:
-        k = plan.rows_per_person
-    persons = itertools.combinations_with_replacement(range(len(every)), k)
-    tables = [tuple(zip(*(every[i] for i in rows), strict=True)) for rows in persons]
+    every = list(itertools.product(*map(CELLS.get, names)))
+    k = 1 if plan.person is None else plan.rows_per_person
+    persons = itertools.combinations_with_replacement(every, k)
+    tables = [tuple(zip(*rows, strict=True)) for rows in persons]
     if not replaced:
         tables.insert(0, ((),) * len(names))
-    asked = (tuple(planned.block for planned in plan.strategy.blocks), names, k)
-    known = known_sums.get(asked)
     results = []
-    for cells in tables if known is None else tables[-AGAIN:]:
+    for cells in tables:
         columns = zip(names, cells, strict=True)
         arrays = {n: pa.array(held, TYPES.get(n, pa.float64())) for n, held in columns}
         if plan.person is not None:
@@ -103,10 +93,6 @@ def largest_loss(plan, known_sums):
     scales = results[0][1]
     assert all(other == scales for _, other in results), "the noise depends on the data"
     sums = np.stack([total for total, _ in results])
-    if known is not None:
-        assert np.array_equal(sums, known[-AGAIN:]), "the sums depend on the budget"
-        sums = known
-    known_sums[asked] = sums
     distinct = sorted(set(scales))
     groups = [np.flatnonzero([s == scale for s in scales]) for scale in distinct]
     changes = set()
@@ -119,34 +105,17 @@ def largest_loss(plan, known_sums):
     return max((sum(loss, Fraction(0)) for loss in losses), default=Fraction(0))
 
 
-class Guard:
-    """Asserts that no row costs more than a plan's budget; the share of it that one row costs.
+@pytest.fixture
+def guard(monkeypatch):
+    """Asserts that no row costs more than a plan's budget; the share of it that one row costs."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)  # tables of a row, thousands of them
 
-    Attributes
-    ----------
-    sums : dict
-        Of every table, by blocks; to be cleared where a test plants other sums.
-    """
-
-    def __init__(self):
-        self.sums = {}
-
-    def largest_loss(self, plan):
-        return largest_loss(plan, self.sums)
-
-    def __call__(self, plan):
-        loss = self.largest_loss(plan)
+    def check(plan):
+        loss = largest_loss(plan)
         assert loss <= plan.budget.total, "a row costs more than the budget"
         return loss / plan.budget.total
 
-
-KEPT = Guard()
-
-
-@pytest.fixture
-def guard(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)  # tables of a row, thousands of them
-    return KEPT
+    return check
 
 
 SCHEMA = dps.Schema(
@@ -170,19 +139,18 @@ def moments(numbers, groups=(), degree=2):
 
 
 PLANS = {
-    "proportion": ({"p": dps.Proportion("c == 'a'")}, {}),
     "group": ({"p": dps.Proportion("b", given="c == 'a'"), "q": dps.Proportion("d")}, {}),
-    "cells": ({"m": dps.Marginals(["c", "b", "x"]), "p": dps.Proportion("y < 1")}, {}),
+    "cells": ({"m": dps.Marginals(["c", "b", "x"]), "p": dps.Proportion("x < 0")}, {}),
     "pairs": ({"m": dps.Marginals(["c", "b", "d"])}, {}),
-    "triples": ({"m": dps.Marginals(["c", "b", "d", "x"], degree=3)}, {"weights": "max"}),
+    "triples": ({"m": dps.Marginals(["c", "b", "d"], degree=3)}, {"weights": "max"}),
     "monomials": ({"m": dps.Marginals(["b", "d"], 2, "monomials")}, {}),
-    "numbers": ({"m": [moments(["x", "y", "z"])]}, {}),
+    "numbers": ({"m": [moments(["x", "z"])]}, {}),
     "overlapping": (
         {"m": [moments(["x"], ["c"])], "k": [moments(["x", "y"]), table("x", "c")]},
         {},
     ),
     "shares": (
-        {"m": [moments(["x", "y"]), table("c")], "p": dps.Proportion("b and x < 0")},
+        {"m": [moments(["y"]), table("c")], "p": dps.Proportion("b and y < 1")},
         {"shares": {"m": 0.3, "p": Fraction(1, 7)}},
     ),
     "shares of one block": (
@@ -191,42 +159,23 @@ PLANS = {
     ),
     "reference and shares": (
         {"m": [moments(["y"], degree=2)], "p": dps.Proportion("c == 'b'")},
-        {
-            "reference": dps.PerturbedHistogram(0.1),
-            "shares": {"m": 1, "p": 2},
-            "epsilon": 1000,
-        },
+        {"reference": dps.PerturbedHistogram(0.1), "shares": {"m": 1, "p": 2}, "epsilon": 1000},
     ),
     "lattice": (
         {"m": [table("x", "y")]},
         {"reference": dps.BernsteinKDE(["x", "y"], k=2, share=0.9), "n": 1, "epsilon": 1000},
     ),
 }
-GRID, GRID_OF_M = {"Intercept": (0, 2, 3), "x": (-1, 1, 3)}, {"m": (-1, 1, 3)}
-
-
-def absolute(row, at):
-    return np.abs(row["x"] - at["m"]) * (1 + (row["b"] == "true"))
-
-
+GRID = {"Intercept": (0, 2, 3), "x": (-1, 1, 3)}
 KINDS = {
-    "signs": dps.Moments.of(SCHEMA, ["x"], signs=["b", "d"]),
     "moments of a subgroup": dps.Moments.of(SCHEMA, ["x", "y"], given="b"),
-    "products of several groups": dps.Moments.of_terms(
-        SCHEMA, [(("x", None), ("y", None), (name, 1)) for name in ("b", "d")]
-    ),
-    "means of groups": GroupMoments.by(SCHEMA["x"], SCHEMA["c"], (0, 1)),
     "ratio": dps.Ratio("x", "y").family(SCHEMA).blocks[0],
     "clipped moments": BallMoments.of(SCHEMA, ["x", "y"], 0.8),
-    "fourth powers": third_and_fourth_powers(SCHEMA, ["x", "y"]),
-    "fourth moments of pairs": fourth_moments_of_pairs(SCHEMA, ["x", "y"]),
     "robust errors": dps.OLS("y ~ x + b", cov_type="HC1").family(SCHEMA).blocks[1],
-    "offsets in bins": BinOffsets.of(SCHEMA, ["c", "x"], "x"),
     "losses": dps.LossGrid(dps.HuberLoss(1.5), "y ~ x", GRID).family(SCHEMA).blocks[0],
-    "tabulated losses": dps.TabulatedLoss.of(SCHEMA, ["x", "b"], GRID_OF_M, absolute).losses,
 }
 PLANS |= {name: ({"m": [block]}, {"epsilon": 1000}) for name, block in KINDS.items()}
-BUDGETS = [(kind, unit) for kind in (dps.PureDP, dps.ZCDP) for unit in ("replace", "add_remove")]
+BUDGETS = [(dps.PureDP, "replace"), (dps.ZCDP, "add_remove")]
 
 
 @pytest.fixture
@@ -241,51 +190,32 @@ def make_plan(asking):
     return make
 
 
+@pytest.mark.parametrize(("kind", "unit"), BUDGETS)
 @pytest.mark.parametrize("name", PLANS)
-def test_p49_p51_the_loss_of_a_whole_plan_is_at_most_its_budget(guard, name, make_plan):
-    for kind, unit in BUDGETS:
-        used = guard(make_plan(name, kind=kind, unit=unit))
-        # Not vacuous: a budget that is mostly unused would hide a planted bug.
-        assert used > 0.3, (kind, unit, float(used))
+def test_p49_p51_the_loss_of_a_whole_plan_is_at_most_its_budget(guard, name, kind, unit, make_plan):
+    used = guard(make_plan(name, kind=kind, unit=unit))
+    # Not vacuous: a budget that is mostly unused would hide a planted bug. Residuals spend all.
+    assert used > (0.999 if name in ("pairs", "triples") and kind is dps.ZCDP else 0.3)
 
 
 def test_p49_for_budgets_that_are_no_short_binary_numbers(guard, make_plan):
-    for epsilon in [1 / 3, 0.1, 5, 1e-3]:
+    for epsilon in [1 / 3, 0.1, 1e-3]:
         assert guard(make_plan("monomials", epsilon)) > 0.999
-    for kind in (dps.ZCDP, lambda epsilon: dps.ApproxDP(epsilon, 1e-6)):
-        assert guard(make_plan("pairs", 0.1, kind)) > 0.999
+    assert guard(make_plan("pairs", 0.1, lambda epsilon: dps.ApproxDP(epsilon, 1e-6))) > 0.999
 
 
-def test_p49_residuals_spend_all_of_rho_for_some_pair_of_rows(guard, make_plan):
-    for unit in ["replace", "add_remove"]:
-        for name in ["pairs", "triples"]:
-            assert guard(make_plan(name, kind=dps.ZCDP, unit=unit)) > 0.999
-
-
-STEEP = [(0, 0, 0), (100, -256, 3), (-100, 256, 0), (0.4, 1.3, -0.8)]
-
-
-def in_two_stages(guard, monkeypatch, pilot, kind, unit):
-    """A plan whose pilot is planted: it may be anything that the first stage's answers give."""
-    planned = dps.plan(SCHEMA, {"l": dps.Logistic("b ~ x + d", stages=2)},
-                       budget=kind(Fraction(1, 3)), unit=unit)  # fmt: skip
-    monkeypatch.setattr(second, "pilots", lambda first, blocks, analyses: tuple(
-        replace(p, block=p.block.at(np.array(pilot))) if p.pending else p for p in blocks
-    ))  # fmt: skip
-    guard.sums.clear()  # by plans, which do not have the pilot
-    return planned
+STEEP = [(100, -256, 3), (-100, 256, 0), (0.4, 1.3, -0.8)]
 
 
 @pytest.mark.parametrize("pilot", STEEP, ids=str)
 @pytest.mark.parametrize(("kind", "unit"), BUDGETS)
 def test_p49_the_loss_of_both_stages_is_at_most_the_budget(guard, pilot, unit, kind, monkeypatch):
-    guard(in_two_stages(guard, monkeypatch, pilot, kind, unit))
-
-
-def test_p49_a_plan_read_from_a_file_costs_the_same(guard, tmp_path, make_plan):
-    plan = make_plan("cells")
-    plan.save(tmp_path / "plan.json")
-    assert guard.largest_loss(dps.Plan.load(tmp_path / "plan.json")) == guard.largest_loss(plan)
+    """The pilot is planted: it may be anything that the first stage's answers give."""
+    monkeypatch.setattr(second, "pilots", lambda first, blocks, analyses: tuple(
+        replace(p, block=p.block.at(np.array(pilot))) if p.pending else p for p in blocks
+    ))  # fmt: skip
+    asked = {"l": dps.Logistic("b ~ x + d", stages=2)}
+    guard(dps.plan(SCHEMA, asked, budget=kind(Fraction(1, 3)), unit=unit))
 
 
 def with_blocks(plan, blocks):
@@ -293,13 +223,12 @@ def with_blocks(plan, blocks):
 
 
 def test_p49_a_block_listed_twice_is_measured_and_paid_twice(guard, make_plan):
-    for kind in [dps.PureDP, dps.ZCDP]:
-        plan = make_plan("numbers", kind=kind)
-        with pytest.raises(dps.BudgetError, match="spends"):
-            guard(with_blocks(plan, 2 * plan.blocks))
-        halves = tuple(PlannedBlock(p.block, 2 * p.multiplier) for p in plan.blocks)
-        used = guard(with_blocks(plan, 2 * halves))
-        assert float(used) == pytest.approx(float(guard(plan)))  # scales are rounded to floats
+    plan = make_plan("numbers")
+    with pytest.raises(dps.BudgetError, match="spends"):
+        guard(with_blocks(plan, 2 * plan.blocks))
+    halves = tuple(PlannedBlock(p.block, 2 * p.multiplier) for p in plan.blocks)
+    used = guard(with_blocks(plan, 2 * halves))
+    assert float(used) == pytest.approx(float(guard(plan)))  # scales are rounded to floats
 
 
 def unchecked(monkeypatch):
@@ -318,7 +247,7 @@ def test_p61_planted_halved_sensitivity_fails_the_guard(guard, monkeypatch, make
                 real(self, unit).l1 / 2, real(self, unit).l2_squared / 4
             ),
         )
-    for name in ("cells", "monomials", "numbers", "reference and shares"):
+    for name in ("group", "monomials", "numbers"):
         with pytest.raises(AssertionError, match="costs more than the budget"):
             guard(make_plan(name))
 
@@ -327,11 +256,10 @@ def test_p62_planted_double_epsilon_fails_the_guard(guard, monkeypatch, make_pla
     real = dps.PureDP.multiplier
     monkeypatch.setattr(dps.PureDP, "multiplier", lambda *args: real(*args) / 2)
     with pytest.raises(dps.BudgetError, match="spends"):  # the plan recomputes its own cost
-        make_plan("cells")
+        make_plan("pairs")
     unchecked(monkeypatch)
-    for name in ("cells", "numbers", "shares of one block"):
-        with pytest.raises(AssertionError, match="costs more than the budget"):
-            guard(make_plan(name))
+    with pytest.raises(AssertionError, match="costs more than the budget"):
+        guard(make_plan("pairs"))
 
 
 def test_p63_planted_block_left_out_of_the_sensitivity_fails_the_guard(
@@ -366,22 +294,8 @@ def test_p64_planted_shared_noise_fails_the_guard(guard, monkeypatch, make_plan)
         "add_noise",
         lambda sums, scale, noise: sums + real(np.zeros(1, np.int64), scale, noise),
     )
-    for name in ("cells", "numbers"):
-        with pytest.raises(AssertionError, match="noise shared"):
-            guard(make_plan(name))
-
-
-def test_p64_planted_missing_noise_fails_the_guard(guard, monkeypatch, make_plan):
-    real = measuring.add_noise
-
-    def only_the_first(sums, scale, noise):
-        noisy = real(sums, scale, noise)
-        noisy[1:] = sums[1:]
-        return noisy
-
-    monkeypatch.setattr(measuring, "add_noise", only_the_first)
-    with pytest.raises(AssertionError, match="a sum without noise"):
-        guard(make_plan("cells"))
+    with pytest.raises(AssertionError, match="noise shared"):
+        guard(make_plan("pairs"))
 
 
 def test_p69_planted_printed_bernstein_scale_fails_the_guard(guard, monkeypatch, make_plan):
@@ -391,16 +305,12 @@ def test_p69_planted_printed_bernstein_scale_fails_the_guard(guard, monkeypatch,
         at_one_point = 1  # in units of the largest kernel value
         return Sensitivity(Fraction(at_one_point * (self.k + 1)), Fraction(self.k + 1))
 
-    assert guard(make_plan("lattice")) > 0.9
     monkeypatch.setattr(KernelLattice, "sensitivity", printed)
     with pytest.raises(AssertionError, match="costs more than the budget"):
         guard(make_plan("lattice"))
 
 
 PERSONS = {
-    "mean": dps.Mean("y"),
-    "share": dps.Proportion("b"),
-    "difference": dps.Difference("b", by="d"),
     "gap": dps.MeanDifference("y", by="b"),
     "ols": dps.OLS("y ~ b"),
 }
@@ -414,9 +324,9 @@ def test_p49_p51_products_of_person_totals_cost_at_most_the_budget(guard, name, 
     def planned(kind, unit):
         return dps.plan(SCHEMA, {name: PERSONS[name]}, budget=kind(1000), unit=unit, **options)
 
-    plans = [planned(kind, unit) for kind, unit in BUDGETS]
-    assert min(guard(plan) for plan in plans) > 0.5
-    (block,) = [planned.block for planned in plans[0].strategy.of_persons]
+    for kind, unit in BUDGETS:
+        assert guard(planned(kind, unit)) > 0.5
+    (block,) = [planned.block for planned in planned(*BUDGETS[0]).strategy.of_persons]
     real = type(block).sensitivity
 
     def smaller(self, unit):
@@ -436,32 +346,26 @@ def test_p50_random_and_coordinate_ascent_search_for_larger_p(p, groups):
     others = [dps.Category(f"g{i}", ["a", "b", "c"]) for i in range(groups)]
     schema = dps.Schema([*numbers, *others])
     block = dps.Moments.of(schema, [c.name for c in numbers], [c.name for c in others])
-    low, high = block.ranges
-    bounds = np.maximum(abs(low), abs(high))
-    claimed = block.sensitivity("replace")
+    claimed, grids = block.sensitivity("replace"), [c.code_range for c in schema]
 
-    def difference(pair):
-        sums = [block.sums({c.name: row[[i]] for i, c in enumerate(schema)}) for row in pair]
-        return (sums[0] - sums[1]) / bounds
+    def values(rows):
+        """Functions in units of their bounds at rows (m, columns), (m, functions)."""
+        codes = {c.name: rows[:, i] for i, c in enumerate(schema)}
+        return (block.functions(codes) / block.bounds[:, None]).T
 
     best = [0.0, 0.0]
-    for power in (1, 2):
-        for _ in range(6):
-            pair = np.array([[rng.integers(c.code_range[0], c.code_range[1], endpoint=True)
-                              for c in schema] for _ in range(2)])  # fmt: skip
-            size = np.sum(np.abs(difference(pair)) ** power)
-            improved = True
-            while improved:
-                improved = False
-                for side, (i, column) in itertools.product((0, 1), enumerate(schema)):
-                    for code in range(column.code_range[0], column.code_range[1] + 1):
-                        before, pair[side, i] = pair[side, i], code
-                        new = np.sum(np.abs(difference(pair)) ** power)
-                        if new > size + 1e-12:
-                            size, improved = new, True
-                        else:
-                            pair[side, i] = before
-            best[power - 1] = max(best[power - 1], size)
+    for power, _ in itertools.product((1, 2), range(6)):
+        pair = np.array([[rng.integers(*grid, endpoint=True) for grid in grids] for _ in "ab"])
+        size, before = 0.0, -1.0
+        while size > before + 1e-12:
+            before = size
+            for side, (i, (low, high)) in itertools.product((0, 1), enumerate(grids)):
+                tried = np.repeat(pair[[side]], high - low + 1, axis=0)
+                tried[:, i] = np.arange(low, high + 1)
+                moved = np.abs(values(tried) - values(pair[[1 - side]]))
+                sizes = (moved**power).sum(axis=1)
+                pair[side], size = tried[sizes.argmax()], sizes.max()
+        best[power - 1] = max(best[power - 1], size)
     assert best[0] <= float(claimed.l1) + 1e-9
     assert best[1] <= float(claimed.l2_squared) + 1e-9
     assert best[0] > 0.75 * claimed.l1  # the search comes near, so it would notice a bug
@@ -473,24 +377,15 @@ def test_p63_a_plan_file_that_repeats_functions_is_refused(asking):
         SCHEMA, {"m": asking(moments(["x", "y"]))}, budget=dps.PureDP(1)
     ).blocks[0].block.to_dict()  # fmt: skip
     assert block_from_dict(plain, SCHEMA) == moments(["x", "y"])
-    x, y, a = ["x", None], ["y", None], ["c", 0]
+    x, y = ["x", None], ["y", None]
     for terms in (
         [*plain["terms"], [x]],  # one function twice
         [*plain["terms"], [y, x]],  # a product in another order
         [[x, y, y], [y, x, y]],  # of three numbers too
-        [[x, y, y], [x, y, y]],
         [[["c", None]]],  # a category is not a number
-        [[["c", 7]]],
         [[["x", 7]]],
         [[["x", 0], ["x", 1]]],  # two bins of one number
-        [[]],
         [],
     ):
         with pytest.raises(dps.RequestError, match="distinct terms"):
             block_from_dict(plain | {"terms": terms}, SCHEMA)
-    for terms in ([[a, a]], [[a, ["c", 1]]]):
-        with pytest.raises(dps.RequestError, match="distinct terms"):
-            block_from_dict({"kind": "moments", "terms": terms}, SCHEMA)
-    longer = block_from_dict(plain | {"terms": [*plain["terms"], [x, y, y]]}, SCHEMA)
-    claimed, whole = (b.sensitivity("replace") for b in (longer, moments(["x", "y"])))
-    assert (claimed.l1, claimed.l2_squared) == (whole.l1 + 2, whole.l2_squared + 4)

@@ -75,13 +75,13 @@ def test_p28_another_number_of_rows_than_declared(unread, tmp_path, frame):
 
 
 def test_p28_a_stream_that_hides_its_number_of_rows_spends_nothing(tmp_path, frame):
-    plan = share_of_b(n=N - 1)
     ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
     frame.to_csv(tmp_path / "t.csv", index=False)
     for data in (tmp_path / "t.csv", pa.Table.from_pandas(frame).to_reader()):
         with pytest.raises(dps.DataError, match="make the plan for that number"):
-            dps.measure(plan, data, ledger=ledger)
+            dps.measure(share_of_b(n=N - 1), data, ledger=ledger)
     assert ledger.spent == 0
+    dps.measure(share_of_b(unit="add_remove", n=10**6), frame)  # a private one is never compared
 
 
 def without_rows(frame, folder):
@@ -96,20 +96,12 @@ def without_rows(frame, folder):
 
 
 def test_p29_no_rows_are_a_valid_release_where_n_is_private(frame, tmp_path):
-    for budget in [dps.PureDP(1), dps.ZCDP(0.1)]:
-        plan = share_of_b(budget=budget, unit="add_remove")
-        for data in without_rows(frame, tmp_path):
-            release = dps.release(plan, data, rng=0, m=50)
-            assert release.n >= 1
-            assert len(release.to_frame()) == release.n
-            low, high = release.infer("p").conf_int()
-            assert 0 <= low <= high <= 1
-
-
-def test_p28_a_private_number_of_rows_is_never_compared(frame):
-    plan = share_of_b(unit="add_remove", n=10**6)
-    dps.measure(plan, frame)
-    dps.measure(plan, frame.head(3))
+    plan = share_of_b(unit="add_remove")
+    for data in without_rows(frame, tmp_path):
+        release = dps.release(plan, data, rng=0, m=50)
+        assert len(release.to_frame()) == release.n >= 1
+        low, high = release.infer("p").conf_int()
+        assert 0 <= low <= high <= 1
 
 
 def test_p29_no_rows_are_refused_where_n_is_public(simple_plan, frame, tmp_path):
@@ -121,13 +113,12 @@ def test_p29_no_rows_are_refused_where_n_is_public(simple_plan, frame, tmp_path)
 
 
 def test_p30_one_row(simple_plan, frame, exact):
-    for fit in ["entropy", "minimax"]:
-        one = frame.iloc[[3]]
-        assert exact(simple_plan, one)[0][0] in (0, 1)
-        release = dps.release(simple_plan, one, fit=fit, m=200, rng=1)
-        assert release.n == release.k == len(release.to_frame()) == 1
-        low, high = release.infer("p").conf_int()
-        assert 0 <= low <= high <= 1
+    one = frame.iloc[[3]]
+    assert exact(simple_plan, one)[0][0] in (0, 1)
+    release = dps.release(simple_plan, one, m=200, rng=1)
+    assert release.n == release.k == len(release.to_frame()) == 1
+    low, high = release.infer("p").conf_int()
+    assert 0 <= low <= high <= 1
 
 
 def test_p31_p48_reordered_rows_and_index(plan, frame, exact):
@@ -170,13 +161,10 @@ def test_p34_unusual_arrays_are_exact(plan, frame, exact):
     spread[:, 3] = x
     variants = {
         "non-contiguous": {"x": spread[:, 3]},
-        "reversed": {"x": x[::-1].copy()[::-1]},
         "big-endian": {"x": x.astype(">f8"), "y": y.astype(">i4")},
-        "small": {"x": x.astype(np.uint8), "y": y.astype(np.float16)},
         "object": {"x": x.astype(object), "y": y.astype(object)},
         "nullable": {"x": pd.array(x, "Int64"), "y": pd.array(y, "Float32")},
         "category": {"x": pd.Categorical(x)},
-        "read-only": {"x": np.frombuffer(x.tobytes(), x.dtype)},
     }
     for name, changed in variants.items():
         assert exact(plan, whole.assign(**changed)) == sums, name
@@ -186,22 +174,14 @@ def test_p34_unusual_arrays_are_exact(plan, frame, exact):
 
 def test_p35_a_categorical_with_its_own_categories(plan, frame, exact):
     sums = exact(plan, frame)
-    for categories in (["b", SENTINEL, "a"], ["zz", "a", "b", SENTINEL, "unused"]):
-        for ordered in (False, True):
-            own = pd.Categorical(frame["c"], categories=categories, ordered=ordered)
-            assert exact(plan, frame.assign(c=own)) == sums
+    categories = ["zz", "b", SENTINEL, "a", "unused"]
+    for ordered in (False, True):
+        own = pd.Categorical(frame["c"], categories=categories, ordered=ordered)
+        assert exact(plan, frame.assign(c=own)) == sums
     enum = pl.from_pandas(frame).with_columns(pl.col("c").cast(pl.Enum(["b", SENTINEL, "a"])))
     assert exact(plan, enum) == sums
     release = dps.measure(plan, enum)
     assert not any(SENTINEL in text for text in release.to_members().values())
-
-
-def test_p36_the_rows_are_read_in_one_pass(plan, frame, exact):
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    reader = table.to_reader()
-    assert exact(plan, reader) == exact(plan, table)
-    with pytest.raises(dps.DataError):  # nothing is left in it, and no copy was kept
-        dps.measure(plan, reader)
 
 
 def test_p37_rows_times_the_largest_code_above_the_limit(unread, asking, monkeypatch, tmp_path):
@@ -243,8 +223,8 @@ def test_p38_dictionaries_statistics_and_metadata_of_parquet(simple_plan, frame,
             assert "zz-" not in text
 
 
-@pytest.mark.parametrize("damage", ["cut", "pages", "footer", "empty", "text"])
-def test_p39_corrupt_parquet(damage, simple_plan, frame, tmp_path, reachable):
+@pytest.mark.parametrize("damage", ["cut", "pages", "text"])
+def test_p39_corrupt_parquet(damage, simple_plan, frame, tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path, compression="snappy")
     content = bytearray(path.read_bytes())
@@ -253,10 +233,6 @@ def test_p39_corrupt_parquet(damage, simple_plan, frame, tmp_path, reachable):
             content = content[: len(content) // 2]
         case "pages":
             content[4:-2000] = bytes(255 - byte for byte in content[4:-2000])
-        case "footer":
-            content[-1000:-8] = b"\xff" * 992
-        case "empty":
-            content = bytearray()
         case "text":
             content = bytearray(SENTINEL.encode() * 100)
     path.write_bytes(content)
@@ -272,16 +248,15 @@ def test_p39_corrupt_parquet(damage, simple_plan, frame, tmp_path, reachable):
 
 def test_p39_a_row_group_that_ends_early_is_not_left_out(frame, tmp_path):
     """The reader skips a page of unknown type, and would give the rows of the other group alone."""
-    for unit in ["replace", "add_remove"]:
-        path = tmp_path / "t.parquet"
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-        pq.write_table(table, path, row_group_size=-(-len(frame) // 2), use_dictionary=False)
-        analyses = {"m": dps.Marginals(["c", "x"])}
-        plan = dps.plan(SCHEMA, analyses, budget=dps.PureDP(1), unit=unit)
+    path = tmp_path / "t.parquet"
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    pq.write_table(table, path, row_group_size=-(-len(frame) // 2), use_dictionary=False)
+    asked, budget = {"m": dps.Marginals(["c", "x"])}, dps.PureDP(1)
+    plan = dps.plan(SCHEMA, asked, budget=budget, unit="add_remove")
+    dps.measure(plan, path)
+    content = bytearray(path.read_bytes())
+    assert content[4:6] == b"\x15\x00"  # the first page begins with its type, a data page
+    content[5] = 0x40
+    path.write_bytes(content)
+    with pytest.raises(dps.DataError, match="another number of rows than the file states"):
         dps.measure(plan, path)
-        content = bytearray(path.read_bytes())
-        assert content[4:6] == b"\x15\x00"  # the first page begins with its type, a data page
-        content[5] = 0x40
-        path.write_bytes(content)
-        with pytest.raises(dps.DataError, match="another number of rows than the file states"):
-            dps.measure(plan, path)

@@ -33,7 +33,7 @@ def note_a_draw():
         file.write(b".")
 
 
-def spend_for_ever(ready):
+def spend_for_ever():
     book = Ledger.open(LEDGER)
     while True:
         try:
@@ -41,8 +41,6 @@ def spend_for_ever(ready):
         except BudgetError:
             return
         note_a_draw()
-        if ready is not None:
-            os.write(ready, b".")
 
 
 def die_at(line, function):
@@ -61,6 +59,11 @@ def die_at(line, function):
     sys.settrace(trace)
 
 
+def die_and_spend(line, function):
+    die_at(line, function)
+    spend_for_ever()
+
+
 def forked(work, *arguments):
     pid = os.fork()
     if pid == 0:
@@ -73,47 +76,22 @@ def forked(work, *arguments):
     return pid
 
 
-def started(rng):
-    """A writer that kills itself at some line, or one that waits to be killed, with its pipe."""
-    lines = len(Path(LEDGER).read_bytes().splitlines())
-    how = rng.choice(["anywhere", "at the end", "from outside"])
-    reading, writing = os.pipe()
-
-    def run():
-        os.close(reading)
-        if how == "anywhere":
-            die_at(rng.randrange(60 * (lines + 10)), "")
-        elif how == "at the end":
-            die_at(rng.randrange(40), "append")
-        spend_for_ever(writing if how == "from outside" else None)
-
-    pid = forked(run)
-    os.close(writing)
-    return pid, reading, how == "from outside"
-
-
 def kill():
-    """Keep eight writers at work until enough of them were killed; returns how they ended."""
-    rng, alive, ended = random.Random(SEED), {}, []
-    while len(ended) < NUMBER or alive:
+    """Keep eight writers at work, each killed at a line of its own; returns how they ended."""
+    rng, alive, ended = random.Random(SEED), [], []
+    while len(ended) < NUMBER:
         while len(alive) < WRITERS and len(ended) + len(alive) < NUMBER:
-            pid, reading, outside = started(rng)
-            alive[pid] = reading, outside
-        waiting = [pid for pid, (_, outside) in alive.items() if outside]
-        others = [pid for pid in alive if pid not in waiting]
-        pid = rng.choice(waiting if waiting and (not others or rng.random() < 0.5) else others)
-        reading, outside = alive.pop(pid)
-        if outside:  # after some spendings, while it goes on
-            for _ in range(rng.randrange(4)):
-                os.read(reading, 1)
-            os.kill(pid, signal.SIGKILL)
+            lines = len(Path(LEDGER).read_bytes().splitlines())
+            at_the_end = rng.random() < 0.5
+            line = rng.randrange(40 if at_the_end else 60 * (lines + 10))
+            alive.append(forked(die_and_spend, line, "append" if at_the_end else ""))
+        pid = alive.pop(rng.randrange(len(alive)))
         ended.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-        os.close(reading)
     return ended
 
 
 def fill():
-    pids = [forked(spend_for_ever, None) for _ in range(WRITERS)]
+    pids = [forked(spend_for_ever) for _ in range(WRITERS)]
     return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
 
 
