@@ -3,10 +3,10 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.analyses.registry import registry
 from dpstats.privacy import noise
 
 SCORES = dps.TabulatedLoss.of(
@@ -18,137 +18,75 @@ SCORES = dps.TabulatedLoss.of(
 )
 PAIR, THREE = ["age", "pay"], ["age", "pay", "score"]
 CLIPPED = {"clip_norm": 0.7, "center": {"pay": 9}}
-EXAMPLES = {
-    "correlation": [
-        dps.Correlation(["score", "age", "pay"]),
-        dps.Correlation(["rent", "age"], given="smoker == 'yes'"),
-    ],
-    "covariance": [dps.Covariance(["age", "rent"]), dps.Covariance(PAIR, clip_norm=0.7)],
-    "difference": [dps.Difference("age >= 65", by="smoker")],
-    "elastic_net": [dps.ElasticNet("pay ~ age + score + smoker", l1_ratio=0.5)],
-    "goodness_of_fit": [
-        dps.GoodnessOfFit("region", [0.5, 0.3, 0.2], simulations=199),
-        dps.GoodnessOfFit("smoker", {"yes": 0.4, "no": 0.6}, simulations=99),
-    ],
-    "graphical_model": [
-        dps.GraphicalModel([*THREE, "smoker"], tolerance=0.3),
-        dps.GraphicalModel(["age", "rent"], given="smoker == 'yes'"),
-        dps.GraphicalModel(THREE, **CLIPPED),
-        dps.GraphicalModel([*PAIR, "smoker"], structure="tree"),
-        dps.GraphicalModel(THREE, estimator="clime", penalties=[0.1, 0.5]),
-    ],
-    "group_means": [
-        dps.GroupMeans("pay", by="region"),
-        dps.GroupMeans("rent", by="age", given="smoker == 'yes'"),
-    ],
-    "hazard": [
-        dps.Hazard("age, retired ~ smoker"),
-        dps.Hazard("age, retired ~ rent + C(region)", given="smoker == 'yes'"),
-    ],
-    "huber": [
-        dps.Huber("pay ~ 1", k=3),
-        dps.Huber("pay ~ age", k=3, grid={"Intercept": (0, 20, 5), "age": (-0.1, 0.5, 5)}),
-    ],
-    "independence": [
-        dps.Independence("smoker", "region", simulations=199),
-        dps.Independence("smoker", "age", given="region", simulations=99),
-    ],
-    "loss_grid": [
-        dps.LossGrid(SCORES),
-        dps.LossGrid(
-            dps.PinballLoss(0.9),
-            "pay ~ smoker",
-            {"Intercept": (0, 30, 7), "smoker[T.yes]": (-5, 5, 3)},
-        ),
-    ],
-    "lasso": [
-        dps.Lasso("pay ~ age + score + smoker"),
-        dps.Lasso("rent ~ age", alpha=0.05, given="smoker == 'yes'"),
-    ],
-    "logistic": [
-        dps.Logistic("retired ~ age"),
-        dps.Logistic("retired ~ rent + smoker"),
-        dps.Logistic("retired ~ age + smoker + region"),
-        dps.Logistic("retired ~ age", given="smoker == 'yes'"),
-        dps.Logistic("retired ~ age + smoker", stages=2),
-        dps.Logistic("retired ~ rent*smoker", given="region != 'west'", stages=2),
-    ],
-    "marginals": [dps.Marginals(["smoker", "region"])],
-    "mean": [
-        dps.Mean("pay"),
-        dps.Mean(["pay", "rent"], given="smoker == 'yes'"),
-    ],
-    "mean_difference": [
-        dps.MeanDifference("pay", by="region", groups=("south", "north")),
-        dps.MeanDifference("age", by="region", groups=("north", "west")),
-    ],
-    "ols": [
-        dps.OLS("age ~ C(region) + smoker"),
-        dps.OLS("age ~ region * smoker", ridge=0.01),
-        dps.OLS("age ~ smoker", cov_type="HC1"),
-        dps.OLS("pay ~ age + score"),
-        dps.OLS("rent ~ age", given="smoker == 'yes'"),
-    ],
-    "pca": [
-        dps.PCA(THREE),
-        dps.PCA(["age", "rent"], standardize=True),
-        dps.PCA(THREE, n_components=1, **CLIPPED),
-    ],
-    "poisson": [
-        dps.Poisson("rent ~ age + smoker"),
-        dps.Poisson("age ~ smoker", given="region == 'north'"),
-        dps.Poisson("rent ~ age", stages=2),
-    ],
-    "proportion": [
-        dps.Proportion("smoker == 'yes'"),
-        dps.Proportion("rent < 10", given="age >= 65"),
-    ],
-    "quantile": [
-        dps.Quantile("age", [0.1, 0.9]),
-        dps.Quantile("rent", given="smoker == 'yes'"),
-    ],
-    "ratio": [
-        dps.Ratio("pay", "age"),
-        dps.Ratio("score", "rent", by="region", given="smoker == 'yes'"),
-    ],
-    "survival": [
-        dps.Survival("age", "retired"),
-        dps.Survival("age", "retired", by="smoker", given="region != 'west'", ties="last"),
-        dps.Survival("age", ["retired and smoker == 'yes'", "retired and smoker == 'no'"]),
-        dps.Survival("score", "retired", by=["smoker", "region"]),
-    ],
-}
-# Those that a fast run has: one of each kind, or of each way that it goes.
-FAST = {
-    "correlation": [0], "covariance": [0], "goodness_of_fit": [0], "graphical_model": [0, 3],
-    "group_means": [0], "hazard": [1], "huber": [0], "independence": [1], "lasso": [0],
-    "logistic": [5], "loss_grid": [0], "mean": [1], "mean_difference": [0], "ols": [2, 4],
-    "pca": [2], "poisson": [0], "proportion": [1], "quantile": [1], "ratio": [0],
-    "survival": [1, 2],
-}  # fmt: skip
-
-
-def examples_of(kind):
-    """Parameters of a test: at least one example of every registered kind."""
-    examples = EXAMPLES.get(kind, [kind])
-    fast = FAST.get(kind, range(len(examples)))
-    return [
-        pytest.param(example, marks=[] if i in fast else [pytest.mark.slow])
-        for i, example in enumerate(examples)
-    ]
+QUICK = [
+    dps.Correlation(["score", "age", "pay"]),
+    dps.Covariance(["age", "rent"]),
+    dps.Difference("age >= 65", by="smoker"),
+    dps.ElasticNet("pay ~ age + score + smoker", l1_ratio=0.5),
+    dps.GoodnessOfFit("region", [0.5, 0.3, 0.2], simulations=199),
+    dps.GraphicalModel([*THREE, "smoker"], tolerance=0.3),
+    dps.GraphicalModel([*PAIR, "smoker"], structure="tree"),
+    dps.GroupMeans("pay", by="region"),
+    dps.Hazard("age, retired ~ rent + C(region)", given="smoker == 'yes'"),
+    dps.Huber("pay ~ 1", k=3),
+    dps.Independence("smoker", "age", given="region", simulations=99),
+    dps.LossGrid(SCORES),
+    dps.Lasso("pay ~ age + score + smoker"),
+    dps.Logistic("retired ~ rent*smoker", given="region != 'west'", stages=2),
+    dps.Marginals(["smoker", "region"]),
+    dps.Mean(["pay", "rent"], given="smoker == 'yes'"),
+    dps.MeanDifference("pay", by="region", groups=("south", "north")),
+    dps.OLS("age ~ smoker", cov_type="HC1"),
+    dps.OLS("rent ~ age", given="smoker == 'yes'"),
+    dps.PCA(THREE, n_components=1, **CLIPPED),
+    dps.Poisson("age ~ smoker", given="region == 'north'"),
+    dps.Proportion("rent < 10", given="age >= 65"),
+    dps.Quantile("rent", given="smoker == 'yes'"),
+    dps.Survival("age", "retired", by="smoker", given="region != 'west'", ties="last"),
+    dps.Survival("age", ["retired and smoker == 'yes'", "retired and smoker == 'no'"]),
+]
+# Other ways that they go, or examples that take seconds.
+SLOW = [
+    dps.Correlation(["rent", "age"], given="smoker == 'yes'"),
+    dps.Covariance(PAIR, clip_norm=0.7),
+    dps.GraphicalModel(THREE, **CLIPPED),
+    dps.GraphicalModel(THREE, estimator="clime", penalties=[0.1, 0.5]),
+    dps.GroupMeans("rent", by="age", given="smoker == 'yes'"),
+    dps.Huber("pay ~ age", k=3, grid={"Intercept": (0, 20, 5), "age": (-0.1, 0.5, 5)}),
+    dps.LossGrid(
+        dps.PinballLoss(0.9), "pay ~ smoker", {"Intercept": (0, 30, 7), "smoker[T.yes]": (-5, 5, 3)}
+    ),
+    dps.Logistic("retired ~ age"),
+    dps.Logistic("retired ~ age + smoker + region"),
+    dps.OLS("age ~ region * smoker", ridge=0.01),
+    dps.PCA(["age", "rent"], standardize=True),
+    dps.Poisson("rent ~ age + smoker"),
+    dps.Poisson("rent ~ age", stages=2),
+    dps.Ratio("pay", "age"),
+    dps.Ratio("score", "rent", by="region", given="smoker == 'yes'"),
+    dps.Survival("score", "retired", by=["smoker", "region"]),
+]
 
 
 def pytest_generate_tests(metafunc):
-    """A test that asks for `example` runs over every registered kind, and fails where none is."""
+    """A test that asks for `example` runs over every registered kind."""
+    if "quick_example" in metafunc.fixturenames:
+        metafunc.parametrize("quick_example", QUICK, ids=str)
     if "example" in metafunc.fixturenames:
-        examples = [example for kind in registry() for example in examples_of(kind)]
-        metafunc.parametrize("example", examples, ids=str)
+        slow = [pytest.param(example, marks=pytest.mark.slow) for example in SLOW]
+        metafunc.parametrize("example", [*QUICK, *slow], ids=str)
 
 
 @pytest.fixture(scope="session")
 def examples():
-    """By kind: ``examples["mean"]`` is a list."""
-    return EXAMPLES
+    """One or more of each registered kind."""
+    return [*QUICK, *SLOW]
+
+
+@pytest.fixture(scope="session")
+def quick_examples():
+    """Those of a fast run."""
+    return QUICK
 
 
 @pytest.fixture(scope="session")
@@ -177,6 +115,40 @@ def people():
         rent=np.where(rng.random(n) < 0.3, np.nan, (age / 3 + rng.normal(0, 5, n)).clip(0, 50)),
     )  # fmt: skip
     return SimpleNamespace(schema=schema, rows=rows)
+
+
+PERSONS = dps.Schema([
+    dps.Boolean("ill"), dps.Boolean("g"), dps.Number("x", -4, 4, points=129, edges=[0], missing=0),
+    dps.Number("y", -8, 8, points=129, missing=0), dps.Category("c", ["a", "b", "z"]),
+    dps.Number("m", -1, 1, points=21, allow_missing=True),
+    dps.Number("visits", 0, 8, points=9, edges=[1, 2, 3], missing=0),
+])  # fmt: skip
+
+
+def rows_of_persons(rng, persons, k, *, balanced=False, alike=False):
+    """Rows of persons, 1 to k of them or k; most of the variation is between persons, or all."""
+    if alike:
+        rows = rows_of_persons(rng, persons, 1)
+        return rows.loc[rows.index.repeat(k)].reset_index(drop=True)
+    ids = np.repeat(np.arange(persons), k if balanced else rng.integers(1, k + 1, persons))
+    n = len(ids)
+    u, v, w = rng.normal(size=(3, persons))
+    x = (v[ids] + 0.5 * rng.normal(size=n)).clip(-4, 4)
+    y = (1 + 0.5 * x + 1.2 * u[ids] + (0.5 + 0.2 * np.abs(x)) * rng.normal(size=n)).clip(-8, 8)
+    return pd.DataFrame({
+        "id": ids, "ill": u[ids] + 0.3 * rng.normal(size=n) > 0.8,
+        "g": w[ids] + 0.7 * rng.normal(size=n) > 0,  # a person may be in both groups
+        "x": np.round(x * 16) / 16, "y": np.round(y * 8) / 8,
+        "c": np.array(["a", "b", "z"])[(ids + rng.integers(0, 2, n)) % 3],
+        "m": np.where(rng.random(n) < 0.2, np.nan, np.round(np.tanh(u[ids]), 1)),
+        "visits": np.abs(y).round(),
+    })  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def persons():
+    """``persons.schema``, and ``persons.rows(rng, persons, k)`` with keys ``id``."""
+    return SimpleNamespace(schema=PERSONS, rows=rows_of_persons)
 
 
 @pytest.fixture(scope="session")

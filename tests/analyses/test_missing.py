@@ -1,12 +1,9 @@
 """Answers from complete cases and subgroups: those of pandas without noise, in every analysis."""
 
-from functools import cache
-
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
-from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import DescrStatsW
 
@@ -28,30 +25,21 @@ ANALYSES = {
     "own bins": dps.Mean("pay", given="pay >= 10 or smoker == '(missing)'"),
     "correlations": dps.Correlation(["age", "pay", "rent"]),
     "correlation": dps.Correlation(["age", "pay"], given="age >= 40 and smoker != '(missing)'"),
-    "covariance": dps.Covariance(["pay", "rent"]),
-    "components": dps.PCA(["pay", "rent"]),
-    "median": dps.Quantile("pay"),
     "quantiles": dps.Quantile("score", [0.2, 0.6], given="age >= 40 and smoker == 'no'"),
     "smokers": dps.Proportion("smoker == 'yes'"),
     "paid": dps.Proportion("pay >= 10 and smoker == 'yes'", given="age >= 18"),
     "absent": dps.Proportion("smoker == '(missing)'"),
     "gap": dps.Difference("pay >= 10", by="smoker"),
-    "welch": dps.MeanDifference("pay", by="smoker"),
-    "by group": dps.GroupMeans("pay", by="region", given="age >= 40"),
-    "table": dps.Independence("region", "smoker", given="age >= 40", simulations=199),
     "line": dps.OLS("pay ~ age + rent"),
     "groups": dps.OLS("rent ~ age + C(smoker)", given="age >= 18"),
-    "product": dps.OLS("pay ~ age * rent", given="age >= 40"),
-    "probability": dps.OLS("ill ~ age"),
-    "robust": dps.OLS("age ~ rent", cov_type="HC1"),
-    "fine robust": dps.OLS("pay ~ age", cov_type="HC1", given="smoker == 'no'"),
+    "robust": dps.OLS("pay ~ age", cov_type="HC1", given="smoker == 'no'"),
 }
-UNITS = ["replace", "add_remove"]
 
 
-def rows(n=900):
+@pytest.fixture(scope="module")
+def frame():
     """Numbers missing more often where they are large."""
-    rng = np.random.default_rng(4)
+    rng, n = np.random.default_rng(4), 900
     age = (2 * rng.normal(45, 15, n).clip(0, 100)).round() / 2
     pay = (age / 5 + rng.normal(0, 4, n)).clip(-10, 30).round(1)
     rent = (pay / 4 + rng.normal(8, 2, n)).clip(0, 20).round(1)
@@ -66,16 +54,16 @@ def rows(n=900):
     })  # fmt: skip
 
 
-@cache
-def exact(unit):
-    """All analyses, with the fixture `no_noise` and a law of the noise that is next to zero."""
-    plan = dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(1e5), unit=unit, reference=dps.Uniform())
-    return dps.release(plan, rows(), rng=0, m=200, k=50)
+@pytest.fixture(scope="module")
+def release(frame, silent_noise):
+    """All analyses, without noise and with a law of the noise that is next to zero."""
+    options = {"unit": "add_remove", "reference": dps.Uniform()}
+    plan = dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(1e5), **options)
+    with _noise_from(silent_noise):
+        return dps.release(plan, frame, rng=0, m=200, k=50)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_without_noise_means_are_those_of_the_rows_with_a_value(no_noise, unit):
-    release, frame = exact(unit), rows()
+def test_without_noise_means_are_those_of_the_rows_with_a_value(release, frame):
     old = frame[frame["age"] >= 40]
     chosen = frame[(frame["pay"] >= 10) | frame["smoker"].isna()]
     cases = [("mean", 0, frame["pay"]), ("own bins", 0, chosen["pay"])]
@@ -90,34 +78,22 @@ def test_without_noise_means_are_those_of_the_rows_with_a_value(no_noise, unit):
         np.testing.assert_allclose(box, [known.mean] * 2, atol=0.01)
 
 
-def test_without_noise_correlations_are_those_of_complete_cases(no_noise):
-    release, frame = exact("add_remove"), rows()
+def test_without_noise_correlations_are_those_of_complete_cases(release, frame):
     all_three = frame[["age", "pay", "rent"]].dropna()
     found = release.infer("correlations")
     np.testing.assert_allclose(found.matrix, all_three.corr(), rtol=1e-7)
     chosen = frame[(frame["age"] >= 40) & frame["smoker"].notna()][["age", "pay"]].dropna()
-    one = release.infer("correlation")
-    assert float(one) == pytest.approx(chosen.corr().iloc[0, 1], rel=1e-7)
-    low, high = np.tanh(
-        np.arctanh(float(one)) + np.array([-1, 1]) * 1.96 / np.sqrt(len(chosen) - 3)
-    )
-    assert one.conf_int()[0] <= low + 1e-4  # at least as wide as Fisher's
-    assert one.conf_int()[1] >= high - 1e-4
+    assert float(release.infer("correlation")) == pytest.approx(chosen.corr().iloc[0, 1], rel=1e-7)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_without_noise_regressions_are_those_of_complete_cases(no_noise, unit):
-    release, frame = exact(unit), rows()
-    adult, old = frame[frame["age"] >= 18], frame[frame["age"] >= 40]
+def test_without_noise_regressions_are_those_of_complete_cases(release, frame):
+    adult, healthy = frame[frame["age"] >= 18], frame[frame["smoker"] == "no"]
     adult = adult.assign(smoker=adult["smoker"].fillna("(missing)"))
-    ill = frame.dropna(subset="ill").assign(ill=lambda f: f["ill"].astype(float))
     levels = "rent ~ age + C(smoker, levels=['no', 'yes', '(missing)'])"
     cases = [
         ("line", "pay ~ age + rent", frame, "nonrobust"),
         ("groups", levels, adult, "nonrobust"),
-        ("product", "pay ~ age * rent", old, "nonrobust"),
-        ("probability", "ill ~ age", ill, "nonrobust"),
-        ("robust", "age ~ rent", frame, "HC1"),
+        ("robust", "pay ~ age", healthy, "HC1"),
     ]
     for name, formula, used, cov_type in cases:
         known = smf.ols(formula, used, missing="drop").fit(cov_type=cov_type, use_t=True)
@@ -133,15 +109,10 @@ def test_without_noise_regressions_are_those_of_complete_cases(no_noise, unit):
         rtol = 1e-4 if cov_type == "nonrobust" else 0.02  # fourth moments are of rounded numbers
         np.testing.assert_allclose(sorted(result.bse), sorted(known.bse), rtol=rtol, err_msg=name)
         assert result.nobs == known.nobs
-    fine = smf.ols("pay ~ age", frame[frame["smoker"] == "no"], missing="drop")
-    known = fine.fit(cov_type="HC1", use_t=True)
-    np.testing.assert_allclose(release.infer("fine robust").bse, known.bse, rtol=0.02)
-    assert "given smoker == 'no'" in release.infer("fine robust").summary()
+    assert "given smoker == 'no'" in release.infer("robust").summary()
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_without_noise_proportions_are_those_of_the_rows_with_a_value(no_noise, unit):
-    release, frame = exact(unit), rows()
+def test_without_noise_proportions_are_those_of_the_rows_with_a_value(release, frame):
     answered = frame.dropna(subset="smoker")
     known = answered["smoker"].eq("yes")
     both = frame[frame["age"] >= 18].dropna(subset=["smoker", "pay"])
@@ -156,27 +127,9 @@ def test_without_noise_proportions_are_those_of_the_rows_with_a_value(no_noise, 
     risks = (paid["pay"] >= 10).groupby(paid["smoker"]).mean()
     gap = release.infer("gap").params[0]
     assert gap == pytest.approx(risks["no"] - risks["yes"], rel=1e-9)
-    means = paid["pay"].groupby(paid["smoker"]).mean()
-    assert float(release.infer("welch")) == pytest.approx(means["no"] - means["yes"], rel=1e-9)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_without_noise_quantiles_are_those_of_the_rows_with_a_value(no_noise, unit):
-    release, frame = exact(unit), rows()
-    pay = frame["pay"].dropna()
-    median = release.infer("median")
-    edges, shares = [0, 10, 20], [np.mean(pay < edge) for edge in (0, 10, 20)]
-    found = median.distribution()
-    np.testing.assert_allclose(found["estimate"], shares, rtol=1e-9)
-    for share, low, high, wide_low, wide_high in found.drop(columns="edge").to_numpy():
-        assert wide_low - 0.01 <= low < share < high <= wide_high + 0.01
-        exact_low, exact_high = proportion_confint(share * len(pay), len(pay), method="beta")
-        assert exact_low - 0.005 <= low
-        assert high <= exact_high + 0.005
-    inside = int(np.searchsorted(shares, 0.5))
-    low, high = ([-10, *edges, 30][i] for i in (inside, inside + 1))
-    assert tuple(median.conf_int()) == (low, high)
-    assert low <= float(median) <= high
+def test_without_noise_quantiles_are_those_of_the_rows_with_a_value(release, frame):
     chosen = frame[(frame["age"] >= 40) & frame["smoker"].eq("no")]["score"].dropna()
     quantiles = release.infer("quantiles")
     expected = [np.quantile(chosen, p, method="inverted_cdf") for p in (0.2, 0.6)]
@@ -186,21 +139,6 @@ def test_without_noise_quantiles_are_those_of_the_rows_with_a_value(no_noise, un
     assert "rows with age >= 40 and smoker == 'no' and a value of score" in quantiles.summary()
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_without_noise_a_table_is_that_of_the_rows_with_the_condition(no_noise, unit):
-    release, frame = exact(unit), rows()
-    old = frame[frame["age"] >= 40].fillna({"smoker": "(missing)", "region": "south"})
-    counts = pd.crosstab(old["region"], old["smoker"])[["no", "yes", "(missing)"]]
-    known = stats.chi2_contingency(counts, correction=False)
-    result = release.infer("table")
-    assert result.pearson == pytest.approx(known.statistic, rel=1e-6)
-    assert result.df == known.dof
-    np.testing.assert_allclose(result.observed, counts.to_numpy().ravel(), rtol=1e-6)
-    assert f"rows with age >= 40: about {len(old)} " in result.summary()
-    assert result.rows.estimate == pytest.approx(len(old))
-    assert result.certified.verdict == "accept"
-
-
 def correlation_of(frame):
     return frame[["age", "pay"]].dropna().corr().iloc[0, 1]
 
@@ -208,10 +146,6 @@ def correlation_of(frame):
 HELD = {
     "mean": (dps.Mean("pay"), lambda frame: frame["pay"].mean()),
     "correlation": (dps.Correlation(["age", "pay"]), correlation_of),
-    "variance": (
-        dps.Covariance(["pay", "age"]),
-        lambda frame: frame[["pay", "age"]].dropna()["pay"].var(),
-    ),
     "slope": (
         dps.OLS("pay ~ age - 1", given="age >= 18"),
         lambda frame: (f := frame[frame["age"] >= 18].dropna(subset="pay"))["pay"] @ f["age"]
@@ -224,44 +158,31 @@ HELD = {
 @pytest.mark.parametrize(
     ("budget", "unit"), [(dps.PureDP(20), "replace"), (dps.ZCDP(10), "add_remove")], ids=str
 )
-def test_certified_intervals_hold_the_answer_of_the_complete_cases(budget, unit, seeded_noise):
+def test_certified_intervals_hold_the_answer_of_the_complete_cases(
+    budget, unit, frame, seeded_noise
+):
     """For the table, at an error of 1e-6, and narrow: a wrong law, count or row shows at once."""
-    frame = rows()
     asked = {name: analysis for name, (analysis, _) in HELD.items()}
     plan = dps.plan(SCHEMA, asked, budget=budget, unit=unit, reference=dps.Uniform())
-    for seed in range(2):
-        with _noise_from(seeded_noise(seed)):
-            release = dps.release(plan, frame, rng=0, m=200, k=50)
-        for name, (_, truth) in HELD.items():
-            ends = release.infer(name).conf_int(alpha=1e-6, target="table", method="certified")
-            low, high = np.reshape(ends, (-1, 2))[0]
-            assert low <= truth(frame) <= high, name
-            assert high - low < {"variance": 60, "mean": 12}.get(name, 1), name
+    with _noise_from(seeded_noise(0)):
+        release = dps.release(plan, frame, rng=0, m=200, k=50)
+    for name, (_, truth) in HELD.items():
+        ends = release.infer(name).conf_int(alpha=1e-6, target="table", method="certified")
+        low, high = np.reshape(ends, (-1, 2))[0]
+        assert low <= truth(frame) <= high, name
+        assert high - low < (12 if name == "mean" else 1), name
 
 
-def test_the_number_of_rows_of_a_subgroup_is_never_taken_as_known(seeded_noise):
+def test_the_number_of_rows_of_a_subgroup_is_never_taken_as_known(frame, seeded_noise):
     """Its noisy count has the law of its own measurement."""
-    block = dps.Moments.of(SCHEMA, ["pay"], given="age >= 40")
     plan = dps.plan(SCHEMA, {"line": dps.OLS("pay ~ age", given="age >= 40")}, budget=dps.PureDP(1))
     with _noise_from(seeded_noise(0)):
-        release = dps.release(plan, rows(), rng=0, m=200, k=50)
+        release = dps.release(plan, frame, rng=0, m=200, k=50)
     answers = release.answers(plan.family.blocks[0])
     about = answers.of_counted_rows().rows
-    assert block.names[-1] == plan.family.blocks[0].names[-1]
-    assert block.names[-1] == "rows, age >= 40 and pay answered"
+    assert plan.family.blocks[0].names[-1] == "rows, age >= 40 and pay answered"
     assert not about.public
     assert about.estimate == answers.sums[-1]
     assert about.law == answers.law(-1)
-    result = release.infer("line")
-    assert result.rows == about
-    frame = rows()
+    assert release.infer("line").rows == about
     assert abs(about.estimate - ((frame["age"] >= 40) & frame["pay"].notna()).sum()) < 200
-
-
-def test_synthetic_rows_have_missing_cells_of_the_measured_share(no_noise):
-    frame = dps.release(
-        dps.plan(SCHEMA, {"mean": dps.Mean("pay")}, budget=dps.PureDP(1e7)), rows(), rng=0
-    ).to_frame()
-    assert frame["pay"].dtype == np.float64
-    assert abs(frame["pay"].isna().mean() - rows()["pay"].isna().mean()) < 0.01
-    assert frame["pay"].mean() == pytest.approx(rows()["pay"].mean(), abs=0.05)

@@ -1,6 +1,5 @@
 """Persons of several rows: bounds of the sampling variance, what results say, and coverage."""
 
-import re
 from functools import partial
 
 import numpy as np
@@ -11,71 +10,44 @@ from scipy import stats
 import dpstats as dps
 from dpstats.privacy import noise
 
-SCHEMA = dps.Schema([
-    dps.Boolean("ill"), dps.Boolean("g"), dps.Number("x", -4, 4, points=161, edges=[0], missing=0),
-    dps.Number("y", -8, 8, points=321, missing=0),
-    dps.Number("visits", 0, 8, points=9, edges=[1, 2, 3], missing=0),
-])  # fmt: skip
 ALLOWED = {
     "share": dps.Proportion("ill"),
     "share in a group": dps.Proportion("ill", given="g"),
-    "mean": dps.Mean("y"),
-    "mean in a group": dps.Mean("y", given="g"),
     "difference": dps.Difference("ill", by="g"),
     "means": dps.GroupMeans("y", by="g"),
-    "gap": dps.MeanDifference("y", by="g"),
-    "ols": dps.OLS("y ~ x"),
-    "hc1": dps.OLS("y ~ x", cov_type="HC1"),
+    "rates": dps.GroupMeans("ill", by="g"),
     "ols in a group": dps.OLS("y ~ x", given="g"),
+    "hc1": dps.OLS("y ~ x", cov_type="HC1"),
     "logit": dps.Logistic("ill ~ g"),
-    "logit in a group": dps.Logistic("ill ~ g", given="x >= 0"),
     "poisson": dps.Poisson("visits ~ g"),
 }
 
 
-def panel(rng, persons, k):
-    """Rows of persons, 1 to k of them; most of the variation is between persons."""
-    ids = np.repeat(np.arange(persons), rng.integers(1, k + 1, persons))
-    n = len(ids)
-    u, v, w = rng.normal(size=(3, persons))
-    x = np.round((v[ids] + 0.5 * rng.normal(size=n)).clip(-4, 4) * 20) / 20
-    y = np.round((1 + 0.5 * x + 1.2 * u[ids] + 0.5 * rng.normal(size=n)).clip(-8, 8) * 20) / 20
-    ill = u[ids] + 0.3 * rng.normal(size=n) > 0.8
-    g = w[ids] + 0.7 * rng.normal(size=n) > 0  # a person may be in both groups
-    visits = np.abs(y).round()
-    return pd.DataFrame({"id": ids, "ill": ill, "g": g, "x": x, "y": y, "visits": visits})
+@pytest.fixture(scope="module")
+def released(released_for_persons, persons):
+    return partial(released_for_persons, persons.schema)
 
 
 @pytest.fixture(scope="module")
-def released(released_for_persons):
-    return partial(released_for_persons, SCHEMA)
+def frame(persons):
+    return persons.rows(np.random.default_rng(3), 500, 4)
 
 
-@pytest.fixture(scope="module")
-def frame():
-    return panel(np.random.default_rng(3), 500, 4)
-
-
-@pytest.fixture(scope="module")
-def silent(frame, released):
-    """The same rows without noise: as rows of four persons each at most, and as single rows."""
+def test_sampling_variances_are_k_times_those_of_independent_rows(frame, released):
+    """Without noise: as rows of four persons each at most, and as single rows."""
     alone = frame.assign(id=range(len(frame)))
-    return [released(some, ALLOWED, k) for some, k in ((frame, 4), (alone, 1))]
-
-
-@pytest.mark.parametrize("name", ALLOWED)
-def test_sampling_variances_are_k_times_those_of_independent_rows(name, silent):
-    of_persons, of_rows = (release.infer(name) for release in silent)
-    np.testing.assert_allclose(of_persons.params, of_rows.params, rtol=1e-9)
-    ratio = np.asarray(of_persons.sampling_variance) / np.asarray(of_rows.sampling_variance)
-    np.testing.assert_allclose(ratio, 4, rtol=1e-9)
-    wide, narrow = (np.asarray(r.conf_int()).reshape(-1, 2) for r in (of_persons, of_rows))
-    if name == "difference":  # whose interval for rows is exact, and for persons to first order
-        wide, narrow = np.log(wide[1:]), np.log(narrow[1:])
-    found = np.diff(wide) / np.diff(narrow)
-    assert np.all((found > 1.85) & (found < 2.15)), found
-    for options in ({"target": "table"}, {"method": "certified"}):
-        same = [np.asarray(r.conf_int(**options)) for r in (of_persons, of_rows)]
+    both = [released(some, ALLOWED, k) for some, k in ((frame, 4), (alone, 1))]
+    for name in ALLOWED:
+        of_persons, of_rows = (release.infer(name) for release in both)
+        np.testing.assert_allclose(of_persons.params, of_rows.params, rtol=1e-9)
+        ratio = np.asarray(of_persons.sampling_variance) / np.asarray(of_rows.sampling_variance)
+        np.testing.assert_allclose(ratio, 4, rtol=1e-9)
+        wide, narrow = (np.asarray(r.conf_int()).reshape(-1, 2) for r in (of_persons, of_rows))
+        if name == "difference":  # whose interval for rows is exact, and for persons to first order
+            wide, narrow = np.log(wide[1:]), np.log(narrow[1:])
+        found = np.diff(wide) / np.diff(narrow)
+        assert np.all((found > 1.85) & (found < 2.15)), (name, found)
+        same = [np.asarray(r.conf_int(method="certified")) for r in (of_persons, of_rows)]
         np.testing.assert_allclose(*same, atol=2e-3)  # noise of another scale, which is hardly any
 
 
@@ -94,6 +66,8 @@ def test_limits_of_a_share_are_the_exact_ones_of_a_count_of_persons(ill, alpha, 
         at = count / unit + answers.uniforms[term] + 0.5
         below = int(np.floor(at))
         ends = np.asarray(result.conf_int(alpha=alpha)).reshape(-1, 2)[term]
+        wide = np.reshape(result.conf_int(alpha=alpha, simultaneous=True), (-1, 2))[term]
+        assert wide[0] <= ends[0] <= ends[1] <= wide[1]
         for end, level in zip(ends, (1 - alpha / 2, alpha / 2), strict=True):
             share = stats.binom.pmf(below, persons, end) * (at - below)
             tail = stats.binom.cdf(below - 1, persons, end) + share
@@ -101,31 +75,24 @@ def test_limits_of_a_share_are_the_exact_ones_of_a_count_of_persons(ill, alpha, 
                 np.testing.assert_allclose(tail, level, rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["share", "table", "band"])
-def test_persons_with_fewer_rows_do_not_make_a_certain_share(name, released, frame):
+def test_persons_with_fewer_rows_do_not_make_a_certain_share(released, frame):
     """A number of rows that is no multiple of k leaves no whole number of persons in its set."""
     k, rows = 5, frame[:499].assign(id=np.arange(499) // 5, ill=True, visits=0.0)
-    asked = {
-        "share": dps.Proportion("ill"), "table": dps.Marginals(["ill"], 1),
-        "band": dps.Quantile("visits", 0.5),
-    }  # fmt: skip
-    options = {"unit": "add_remove", "budget": dps.PureDP(50_000)}
-    result = released(rows, {"it": asked[name]}, k, **options).infer("it")
-    if name == "band":
-        low = result.distribution()["low"][0]
-    else:
-        low = np.asarray(result.conf_int()).reshape(-1, 2)[-1][0]
-    assert 0.93 < low < 0.9999  # of 100 of 100 persons
+    asked = {"table": dps.Marginals(["ill"], 1), "band": dps.Quantile("visits", 0.5)}
+    release = released(rows, asked, k, unit="add_remove", budget=dps.PureDP(100_000))
+    table = np.asarray(release.infer("table").conf_int()).reshape(-1, 2)
+    for low in (table[-1][0], release.infer("band").distribution()["low"][0]):
+        assert 0.93 < low < 0.9999  # of 100 of 100 persons
 
 
-@pytest.mark.parametrize("k", [6, 20])
-def test_limits_of_effects_allow_for_rows_that_are_independent(k, released):
+def test_limits_of_effects_allow_for_rows_that_are_independent(released):
     """The law at the bound says that statistics so small do not happen."""
+    k = 6
     shares = np.array([0.405, 0.345, 0.25])
     truth = np.sqrt(np.sum((shares - [0.4, 0.35, 0.25]) ** 2 / [0.4, 0.35, 0.25]))
     schema = dps.Schema([dps.Category("w", ["a", "b", "c"]), dps.Boolean("z")])
     asked = {"w": dps.GoodnessOfFit("w", [0.4, 0.35, 0.25]), "v": dps.Independence("w", "z")}
-    for seed in range(6):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         rows = pd.DataFrame({"w": rng.choice(["a", "b", "c"], 3_000, p=shares)})
         rows = rows.assign(z=rng.random(3_000) < 0.5, id=np.arange(3_000) // k)
@@ -138,74 +105,49 @@ def test_limits_of_effects_allow_for_rows_that_are_independent(k, released):
             assert high > 1.5 * np.sqrt(k / 3_000) > truth
 
 
-@pytest.mark.parametrize(("name", "unit"), [
-    ("test", "add_remove"), ("strata", "replace"), ("fit", "replace"),
-    ("quantile", "add_remove"), ("quantile in a group", "replace"),
-])  # fmt: skip
-def test_what_is_read_off_counts_is_that_of_a_release_of_persons(name, unit, released, frame):
+def test_what_is_read_off_counts_is_that_of_a_release_of_persons(released, frame):
     """Rows that are alike, four of each person, say what a row of each person does."""
     asked = {
-        "test": dps.Independence("ill", "g"),
-        "strata": dps.Independence("ill", "g", given="visits"),
         "fit": dps.GoodnessOfFit("g", {False: 0.5, True: 0.5}),
-        "quantile": dps.Quantile("visits", [0.25, 0.5]),
         "quantile in a group": dps.Quantile("visits", 0.5, given="ill"),
-    }[name]  # fmt: skip
+    }
     one = frame.assign(id=range(len(frame)))
-    four = one.loc[one.index.repeat(4)]
-    single, alike = (
-        released(some, {"it": asked}, k, unit=unit, budget=dps.PureDP(10_000 * k)).infer("it")
-        for some, k in ((one, 1), (four, 4))
-    )
-    if name.startswith("quantile"):
-        np.testing.assert_array_equal(single.conf_int(), alike.conf_int())
-        ends = ["low", "high"]
-        np.testing.assert_allclose(
-            single.distribution()[ends], alike.distribution()[ends], atol=2.5 / len(frame)
-        )  # fmt: skip
-        np.testing.assert_allclose(
-            single.distribution()["band_low"], alike.distribution()["band_low"], atol=0.01
-        )
-    else:
-        np.testing.assert_allclose(single.pvalue, alike.pvalue, atol=0.03)
-        np.testing.assert_allclose(single.residuals, alike.residuals, atol=0.05)
-        (low, high), (own_low, own_high) = single.conf_int(), alike.conf_int()
-        assert abs(low - own_low) < 0.03
-        assert high - 0.01 < own_high < high + 0.06  # it allows for rows that are not alike
-        np.testing.assert_allclose(4 * single.observed, alike.observed, atol=2)
-    assert "the sampling variance is taken as 4 times" in " ".join(alike.summary().split())
+    both = [
+        released(some, asked, k, unit="add_remove", budget=dps.PureDP(50_000 * k))
+        for some, k in ((one, 1), (one.loc[one.index.repeat(4)], 4))
+    ]
+    for name in asked:
+        single, alike = (release.infer(name) for release in both)
+        if name.startswith("quantile"):
+            np.testing.assert_array_equal(single.conf_int(), alike.conf_int())
+            found, wanted = alike.distribution(), single.distribution()
+            for end, atol in (("low", 2.5 / len(frame)), ("high", 2.5 / len(frame)),
+                              ("band_low", 0.01)):  # fmt: skip
+                np.testing.assert_allclose(found[end], wanted[end], atol=atol)
+        else:
+            np.testing.assert_allclose(single.pvalue, alike.pvalue, atol=0.03)
+            np.testing.assert_allclose(single.residuals, alike.residuals, atol=0.05)
+            (low, high), (own_low, own_high) = single.conf_int(), alike.conf_int()
+            assert abs(low - own_low) < 0.03
+            assert high - 0.01 < own_high < high + 0.06  # it allows for rows that are not alike
+        assert "the sampling variance is taken as 4 times" in " ".join(alike.summary().split())
 
 
 def test_other_analyses_say_that_they_do_not_allow_for_it(frame, released):
-    asked = {
-        "pca": dps.PCA(["x", "y"]),
-        "corr": dps.Correlation(["x", "y"]),
-        "cov": dps.Covariance(["x", "y"]),
-        "graph": dps.GraphicalModel(["x", "y"]),
-        "tree": dps.GraphicalModel(["x", "y"], structure="tree"),
-        "huber": dps.Huber("y ~ 1", 1.0, {"Intercept": (-1, 3, 5)}),
-    }  # fmt: skip
+    asked = {"pca": dps.PCA(["x", "y"]), "huber": dps.Huber("y ~ 1", 1, {"Intercept": (-1, 3, 5)})}
     release = released(frame, asked, 4)
     for name in asked:
         text = " ".join(release.infer(name).summary().split())
         assert "A person may have up to 4 rows, which are not independent" in text, name
-    assert re.search("several rows of one person are not", " ".join(str(release).split()))
 
 
 def test_a_hidden_number_of_rows_and_files_keep_all_of_it(frame, tmp_path, released):
-    names = ("share", "difference", "means", "ols", "hc1", "poisson")
-    asked = {name: ALLOWED[name] for name in names}
+    asked = {name: ALLOWED[name] for name in ("share", "hc1")}
     release = released(frame, asked, 4, seed=0, budget=dps.PureDP(100), unit="add_remove")
     release.save(tmp_path / "r.zip")
     again = dps.load(tmp_path / "r.zip")
     for name in asked:
-        result = release.infer(name)
-        assert result == again.infer(name), name
-        ends = np.asarray(result.conf_int()).reshape(-1, 2)
-        assert np.all(ends[:, 0] < ends[:, 1])
-        assert np.all((result.pvalues >= 0) & (result.pvalues <= 1))
-        result.conf_int(simultaneous=True)
-        assert len(result.to_frame())
+        assert release.infer(name) == again.infer(name), name
 
 
 # Coverage

@@ -13,7 +13,7 @@ SCHEMA = dps.Schema([
     dps.Number("rent", 0, 50, points=101, edges=[10, 25], allow_missing=True),
     dps.Number("gap", 0, 50, allow_missing=True), dps.Number("bare", 0, 1),
     dps.Number("wealth", 1, 1e4, points=401, scale="log", missing=10),
-    dps.Category("vote", ["no", "yes"], allow_missing=True),
+    dps.Number("little", 0.999, 100, points=11, scale="log", missing=1, edges=[3]),
 ])  # fmt: skip
 YES, P0 = "smoker == 'yes'", [0.5, 0.3, 0.2]
 GRID = {"Intercept": (-2, 2, 9), "pay": (-2, 2, 9)}
@@ -43,27 +43,27 @@ def line(formula="pay ~ age", **options):
     return dps.OLS(formula, **options)
 
 
+def table(columns=("smoker", "region"), degree=2, **options):
+    return dps.Marginals(list(columns), degree, **options)
+
+
 CASES = {
     "difference": [
         (lambda: gap(), "3 levels"), (lambda: gap("smoker"), "the column of the groups"),
         (lambda: gap(groups=("north", "east")), "east"),
-        (lambda: gap(groups=("north", "north")), "different"),
         (lambda: gap("age", groups=("[0, 18)", 65)), "bins"),
-        (lambda: gap(groups="north"), "pair"), (lambda: gap(groups=()), "two different levels"),
+        (lambda: gap(groups="north"), "pair"),
+        (lambda: gap(groups=("north", "north")), "different"),
         (lambda: gap(groups=["north", "south", "west"]), "two different levels"),
     ],
     "marginals": [
-        (lambda: dps.Marginals(["smoker", "region"], degree=0), "degree"),
-        (lambda: dps.Marginals(["smoker", "region"], degree=3), "degree"),
-        (lambda: dps.Marginals(["smoker", "region"], degree=True), "degree"),
-        (lambda: dps.Marginals(["smoker", "region"], form="counts"), "form"),
-        (lambda: dps.Marginals(["smoker", "region"], form="monomials"), "monomials need Boolean"),
-        (lambda: dps.Marginals("smoker", 1), "list"), (lambda: dps.Marginals([], 1), "column"),
-        (lambda: dps.Marginals(["smoker", "smoker"], 1), "twice"),
-        (lambda: dps.Marginals(["smoker", "wage"], 1), "wage"),
+        (lambda: table(degree=0), "degree"), (lambda: table(degree=3), "degree"),
+        (lambda: table(form="counts"), "form"),
+        (lambda: table(form="monomials"), "monomials need Boolean"),
+        (lambda: dps.Marginals("smoker", 1), "list"), (lambda: table([], 1), "column"),
+        (lambda: table(["smoker", "smoker"], 1), "twice"), (lambda: table(["wage"], 1), "wage"),
     ],
     "proportion": [
-        (lambda: dps.Proportion("age >= 65", given="age >= 65"), "the same value"),
         (lambda: dps.Proportion("age < 18", given="age >= 65"), "the same value"),
         (lambda: dps.Proportion("rent >= 10", given="rent >= 25"), "the same value in all"),
         (lambda: dps.Proportion(YES, given="smoker == 'yes' or smoker == 'no'"), "all rows|always"),
@@ -72,31 +72,21 @@ CASES = {
         (lambda: dps.Quantile("smoker"), "is not a number"), (lambda: dps.Quantile("pay"), "edges"),
         (lambda: dps.Quantile("gap"), "has a single bin"),
         (lambda: dps.Quantile("rent", given="rent >= 10"), "involves 'rent' itself"),
-        (lambda: dps.Quantile("age", 0.0), "between 0 and 1"),
         (lambda: dps.Quantile("age", [0.5, 1.5]), "between 0 and 1; number 2 of them is not"),
         (lambda: dps.Quantile("age", []), "one probability"),
         (lambda: dps.Quantile("age", [0.5, 0.5]), "different"),
-        (lambda: dps.Quantile("age", "0.5"), "between 0 and 1"),
-        (lambda: dps.Quantile("age", [[0.1], 0.5]), "probability"),
     ],
     "goodness_of_fit": [
         (lambda: fit([0.5, 0.4, 0.2]), "sum to 1.1"), (lambda: fit([0.5, 0.5, 0.0]), "positive"),
         (lambda: fit([1.0]), "at least two"), (lambda: fit([0.5, np.nan, 0.5]), "finite"),
-        (lambda: fit(["half", "half"]), "must be numbers"), (lambda: fit(0.5), "list or a mapping"),
-        (lambda: fit("0.5"), "list or a mapping"), (lambda: fit(simulations=10), "at least 99"),
-        (lambda: fit(simulations=999.0), "whole number"), (lambda: fit(seed=-1), "at least 0"),
-        (lambda: fit(seed=True), "whole number"),
-        (lambda: fit(column=["smoker"]), "is given by its name"),
+        (lambda: fit(0.5), "list or a mapping"), (lambda: fit(simulations=10), "at least 99"),
+        (lambda: fit(seed=-1), "at least 0"),
         (lambda: fit({"north": 0.5, "east": 0.5}), r"labels \['east'\].*no probability for \['sou"),
-        (lambda: fit({"north": 0.5, "south": 0.5}), r"no probability for \['west'\]"),
         (lambda: fit([0.5, 0.5]), "2 probabilities were given, but 'region' has 3"),
     ],
     "independence": [
-        (lambda: dps.Independence("smoker", "smoker"), "twice"),
         (lambda: dps.Independence("smoker", "region", given="region"), "twice"),
         (lambda: dps.Independence("smoker", "region", simulations=10), "at least 99"),
-        (lambda: dps.Independence("smoker", "region", seed=-1), "seed"),
-        (lambda: dps.Independence("smoker", "region", given=["age"]), "is given by its name"),
         (lambda: dps.Independence(["smoker"], "region"), "is given by its name"),
         (lambda: dps.Independence("age", "smoker", given="age >= 40"), "involves 'age'"),
         (lambda: dps.Independence("age", "smoker", given="nothing"), "unknown column"),
@@ -105,105 +95,67 @@ CASES = {
         (lambda: graph(estimator="lasso"), r"must be one of \['inverse', 'glasso', 'clime'\]"),
         (lambda: graph(structure="chain"), r"structure must be one of \['any', 'tree'\]"),
         (lambda: graph(structure="tree", tolerance=0.1), "neither estimator= nor tolerance="),
-        (lambda: graph(structure="tree", estimator="clime"), "neither estimator= nor tolerance="),
         (lambda: graph(tolerance=0), "tolerance must be a partial correlation between 0 and 1"),
-        (lambda: graph(tolerance=True), "tolerance must be"),
         (lambda: graph(penalties=[0.1]), "penalties are for estimator='glasso'"),
-        (lambda: graph(estimator="clime", penalties=[]), "numbers between 0 and 1"),
         (lambda: graph(estimator="clime", penalties=[0.1, 2.5]), "between 0 and 1, .* entry 2 is"),
         (lambda: graph(clip_norm=1, given="retired"), "give one of the two"),
-        (lambda: graph(separators="ab"), "separators must be the edges of a graph"),
-        (lambda: graph(separators=[("age", "pay"), "age"]), "entry 2"),
         (lambda: graph(separators=[("age", "x")]), "entry 1 of separators does not name two of"),
         (lambda: graph(separators=[("age", "pay")], clip_norm=1), "not with clip_norm="),
         (lambda: graph(separators=[("age", "pay")], structure="tree"), "not for a tree"),
-        (lambda: graph(given=3), "a condition must be non-empty text, got 3"),
         (lambda: graph(given="retired =="), "cannot read the condition"),
         (lambda: graph(["age", "pay", "age"]), "different names, and entries 1 and 3 are the same"),
-        (lambda: graph(["age", 2]), "entry 2 is of type int"),
-        (lambda: graph(["age"]), "at least two different columns, got 1"),
-        (lambda: graph(["age", "wealth"]), "only its logarithm has moments"),
         (lambda: graph(["age", "region"]), "'region' has 3 levels; a graphical model takes"),
         (lambda: graph(["age", "retired"], separators=[("age", "retired")]), "'age' is a number"),
         (lambda: graph(["age", "retired"], clip_norm=1), "rows of numbers, and 'retired' has two"),
-        (lambda: graph(["age", "rent"], clip_norm=1), "declare missing= instead"),
     ],
     "mean": [
         (lambda: dps.Mean([]), "one number"), (lambda: dps.Mean(["age", "age"]), "different"),
         (lambda: dps.Mean("region"), "not a number"), (lambda: dps.Mean("bare"), "missing="),
         (lambda: dps.Mean("rent", given="rent == '(missing)'"), "no row with .* has a value"),
         (lambda: dps.Mean("pay", given="pay >= 5"), "declares no edges"),
-        (lambda: dps.Mean("pay", given=3), "non-empty text"),
         (lambda: dps.Mean("wealth"), "only its logarithm has moments: write log"),
     ],
     "mean_difference": [
         (lambda: dps.MeanDifference("region", by="retired"), "not a number"),
         (lambda: dps.MeanDifference("pay", by="region"), "3 levels"),
-        (lambda: dps.MeanDifference("pay", by="retired", groups="true"), "pair"),
         (lambda: dps.MeanDifference("score", by="score", groups=(22, 27)), "own"),
-        (lambda: dps.MeanDifference("bare", by="retired"), "missing="),
-        (lambda: dps.MeanDifference("pay", by="region", groups=("north",)), "two different levels"),
-        (lambda: dps.MeanDifference("wealth", by="retired"), "only its logarithm has moments"),
     ],
     "group_means": [
         (lambda: groups("retired", "region"), "has 3 levels: name those whose share you want"),
-        (lambda: groups("retired", "retired"), "the column of the groups"),
         (lambda: groups("pay"), "cannot define its own groups|two or more"),
         (lambda: groups("age", given="age >= 40"), "involves 'age'.*leave it out of given="),
         (lambda: groups("gap"), "two or more different levels or bins of 'gap'.*add edges"),
-        (lambda: groups(groups="n"), "two or more levels"),
         (lambda: groups(groups=("north",)), "two or more levels"),
-        (lambda: groups(groups=("north", "north")), "different levels"),
         (lambda: groups(groups=("north", "x")), r"groups: 'x' is not a level of 'region'; levels"),
         (lambda: groups("age", groups=(18, 40)), r"groups: 18 is not a bin of 'age'; bins"),
-        (lambda: groups("retired", "wealth"), r"write log\(wealth\)"),
         (lambda: groups("retired", "log(pay)"), "scale='log'"),
-        (lambda: groups("zip"), "no column 'zip'"), (lambda: groups("region", "weight"), "weight"),
-    ],
-    "correlation": [
-        (lambda: dps.Correlation("age"), "must be a list of names"),
-        (lambda: dps.Correlation(["age", "age"]), "different"),
-        (lambda: dps.Correlation(["age", "retired"]), "not a number"),
-        (lambda: dps.Correlation(["age", "wealth"]), "only its logarithm has moments"),
-        (lambda: dps.Correlation(["age", "pay"], given=YES, clip_norm=1), "given= names some"),
     ],
     "ols": [
-        (lambda: line(ridge=-1), "ridge"), (lambda: line(ridge=np.nan), "ridge"),
-        (lambda: line(ridge=True), "ridge"), (lambda: line(ridge="1"), "ridge"),
+        (lambda: line(ridge=-1), "ridge"), (lambda: line(ridge=True), "ridge"),
         (lambda: line(cov_type="HC3"), r"cov_type.*nonrobust.*HC1"),
-        (lambda: line(cov_type=None), r"cov_type.*nonrobust.*HC1"),
         (lambda: line("pay ~ age*score", cov_type="HC1"), "products of up to 8 numbers"),
-        (lambda: line("wealth ~ age"), "only its logarithm has moments"),
-        (lambda: line("log(wealth) ~ age", clip_norm=1), "only its logarithm has moments"),
         (lambda: line("pay ~ age + C(region)", clip_norm=1), r"levels of 'region': leave that out"),
-        (lambda: line("retired ~ age", clip_norm=1), r"levels of 'retired'"),
         (lambda: line("pay ~ age*score", clip_norm=1), r"a product of \['age', 'score'\]"),
-        (lambda: line("pay ~ age + I(age**2)", clip_norm=1), r"a product of \['age'\]"),
         (lambda: line(clip_norm=1, given="retired"), "given= names some of them"),
         (lambda: line(clip_norm=1, cov_type="HC1"), "fourth moments, which are not measured of"),
-        (lambda: line(clip_norm=-1), "clip_norm must be a positive number"),
         (lambda: line(clip_norm=1, center={"score": 0}), "names column 'score', not among .*'age'"),
         (lambda: line("pay ~ rent", clip_norm=1), "'rent' may be missing .*declare missing= inst"),
-        (lambda: line(scale={"age": 2}), "give clip_norm too"),
         (lambda: line(clip_norm=1.5), r"would shrink no row: .* above 1\.414, "),
     ],
     "elastic_net": [
-        *((lambda a=a: dps.Lasso("pay ~ age", a), "alpha must be a positive number")
-          for a in (0, -1, np.inf, "1", True)),
+        (lambda: dps.Lasso("pay ~ age", 0), "alpha must be a positive number"),
         (lambda: dps.ElasticNet("pay ~ age", l1_ratio=1.5), "l1_ratio must be above 0"),
     ],
     "logistic": [
         (lambda: dps.Logistic("age ~ retired"), "must be a column with two levels"),
         (lambda: dps.Logistic("region ~ retired"), "two levels, of which the second counts as 1"),
-        (lambda: dps.Logistic("C(vote, Treatment('(missing)')) ~ retired"), "two levels"),
-        (lambda: dps.Poisson("retired ~ age"), "number of at least 0"),
         (lambda: dps.Poisson("pay ~ retired"), "number of at least 0"),
-        *((lambda s=s, kind=kind: kind("retired ~ age", stages=s), "stages must be 1, or 2")
-          for kind in (dps.Logistic, dps.Poisson) for s in (0, 3, True, "2", 2.0, None)),
+        (lambda: dps.Poisson("log(little) ~ retired"), "'little' is not declared as one"),
+        (lambda: dps.Logistic("retired ~ age", stages=3), "stages must be 1, or 2"),
+        (lambda: dps.Poisson("retired ~ age", stages=True), "stages must be 1, or 2"),
     ],
     "loss_grid": [
         (lambda: grid("hinge"), "unknown loss 'hinge'; known: "),
-        (lambda: grid(3), "loss must be 'logistic'"),
         (lambda: grid({"kind": "huber"}), r"takes the parameters \['k'\]"),
         (lambda: grid({"kind": "huber", "k": -1}), "k of a Huber loss must be a positive"),
         (lambda: grid({"kind": "pinball", "probability": 2}), "between 0 and 1"),
@@ -212,17 +164,11 @@ CASES = {
         (lambda: grid(points=GRID | {"pay": (1, 0, 3)}), "least and its largest value"),
         (lambda: grid(points=GRID | {"pay": (0, 1, 2)}), "at least 3"),
         (lambda: grid(points=GRID | {"pay": (0, 1, 999)}), "2048 points"),
-        (lambda: grid(points="x"), "grid must name the parameters"),
         (lambda: grid(formula="age ~ pay"), "logistic loss needs a column with two levels"),
-        (lambda: grid("huber"), "takes the parameters"),
-        (lambda: grid("pinball"), "the pinball loss needs a number on the left"),
         (lambda: grid(formula="retired ~ pay:age"), "has a product or a square"),
-        (lambda: grid(formula="weight ~ 1"), "weight"),
-        (lambda: dps.Huber("pay ~ age", k=0), "k of a Huber loss must be a positive number"),
         (lambda: dps.Huber("pay ~ age + score + C(smoker)", k=1), "has 4 coefficients"),
-        (lambda: dps.Huber("retired ~ age", k=1), "must be a number"),
         (lambda: dps.Huber("bare ~ 1", k=1), "missing="),
-        (lambda: dps.Huber("rent ~ 1", k=1), "missing="),
+        (lambda: dps.Huber("retired ~ age", k=1), "must be a number"),
     ],
 }  # fmt: skip
 
@@ -240,20 +186,17 @@ def test_what_cannot_be_answered_is_refused_with_a_sentence(kind):
 
 @pytest.mark.parametrize("make", [dps.Covariance, dps.PCA, dps.Correlation])
 def test_columns_and_norms_that_cannot_be(make):
-    pair = ["age", "pay"]
+    pair, center = ["age", "pay"], {"age": 40}
     for columns, options, message in [
         ("age", {}, "list of names|two or more"), (["age"], {}, "at least two|two or more"),
         (["age", "age"], {}, "different"), (["age", "region"], {}, "not a number"),
         (["age", "height"], {}, "height"), (["age", "bare"], {}, "missing="),
         (["age", "wealth"], {"clip_norm": 1}, "only its logarithm has moments"),
-        *((pair, {"clip_norm": norm}, "clip_norm must be a positive number")
-          for norm in (0, -1.0, np.nan, np.inf, True, "1")),
-        (pair, {"center": {"age": 40}}, "give clip_norm"),
-        (pair, {"scale": {"age": 40}}, "give clip_norm"),
+        (pair, {"clip_norm": 0}, "clip_norm must be a positive number"),
+        (pair, {"center": center}, "give clip_norm"), (pair, {"scale": center}, "give clip_norm"),
         (pair, {"clip_norm": 1, "center": 40}, "center= must give a number by the name of its col"),
         (pair, {"clip_norm": 1, "center": {"rent": 40}}, "names column 'rent', not among .*'age'"),
         (pair, {"clip_norm": 1, "center": {"age": "x"}}, "center of 'age' must be a number"),
-        (pair, {"clip_norm": 1, "center": {"age": None}}, "center of 'age' must be a number"),
         (pair, {"clip_norm": 1, "scale": {"age": 0}}, "scale of 'age' must be a positive number"),
         (pair, {"clip_norm": 1, "center": {"age": 121}}, "outside its declared bounds"),
         (pair, {"clip_norm": 1e-6}, "too small"),
@@ -263,6 +206,6 @@ def test_columns_and_norms_that_cannot_be(make):
 
 
 def test_numbers_of_components_that_cannot_be():
-    for k in (0, 3, 1.0, True):
+    for k in (0, 3, True):
         check_refused(lambda k=k: dps.PCA(["age", "pay"], n_components=k), "number from 1 to 2")
     check_refused(lambda: dps.PCA(["age", "pay"], standardize=1), "standardize")

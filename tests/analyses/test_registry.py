@@ -35,15 +35,10 @@ class Smoking:
 
 
 def test_names_of_dpstats_are_those_of_the_registry():
-    names = {name for _, name in registry.BUILT_IN.values()}
-    assert names <= set(dps.__all__)
     for kind, (_, name) in registry.BUILT_IN.items():
+        assert name in dps.__all__
         assert getattr(dps, name).kind == kind
         assert registry.find(kind) is getattr(dps, name)
-    public = [getattr(dps, name) for name in dps.__all__]
-    analyses = {value for value in public if isinstance(getattr(value, "kind", None), str)
-                and hasattr(value, "infer")}  # fmt: skip
-    assert {value.__name__ for value in analyses} - {"Analysis"} == names
 
 
 def test_a_registered_class_is_found():
@@ -56,6 +51,8 @@ def test_a_registered_class_is_found():
         assert analysis_from_dict(plain) == one
         hash(analysis_from_dict(plain))
     assert analysis_to_dict(Smoking((18,))) == {"kind": "smoking", "ages": [18]}
+    with pytest.raises(dps.RequestError, match=r"unknown key 'knd' \(did you mean 'kind'\?\)"):
+        analysis_from_dict({"knd": "proportion", "condition": "smoker"})
 
 
 def test_a_class_defined_again_replaces_the_first():
@@ -69,25 +66,15 @@ def test_a_class_defined_again_replaces_the_first():
 
     first, second = defined(), defined()
     assert registry.find("smoking") is second is not first
+    with pytest.raises(dps.RequestError, match=r"Smoking cannot.*Cell has the kind 'smoking'"):
+        dps.register(Smoking)
 
 
-def test_a_kind_that_is_taken_is_refused():
-    @dataclass(frozen=True)
-    class Other(Smoking):
-        """Another class of the same kind."""
+@dataclass(frozen=True)
+class Average(Smoking):
+    """Would replace dps.Mean in every file."""
 
-    @dataclass(frozen=True)
-    class Average(Smoking):
-        """Would replace dps.Mean in every file."""
-
-        kind: ClassVar[str] = "mean"
-
-    dps.register(Smoking)
-    with pytest.raises(dps.RequestError, match=r"Other cannot.*Smoking has the kind 'smoking'"):
-        dps.register(Other)
-    with pytest.raises(dps.RequestError, match=r"Average cannot.*dps.Mean has the kind 'mean'"):
-        dps.register(Average)
-    assert registry.find("mean") is dps.Mean
+    kind: ClassVar[str] = "mean"
 
 
 @dataclass
@@ -97,20 +84,9 @@ class Loose(Smoking.__bases__[0]):
     kind: ClassVar[str] = "loose"
 
 
-class Inheriting(Smoking):
-    """Inherits the decorator's work, not the decorator."""
-
-
-@dataclass(frozen=True)
-class Kindless:
-    """No kind."""
-
-
 @dataclass(frozen=True)
 class Halved:
-    """Never concludes."""
-
-    kind: ClassVar[str] = "halved"
+    """Never concludes, and has a kind only where a test gives it one."""
 
     def family(self, schema):
         return None
@@ -124,17 +100,14 @@ class Named(Smoking):
     name: str = ""
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (Smoking((18,)), "takes the class of an analysis"),
-        (Loose, "Loose is not a frozen dataclass"),
-        (Inheriting, "Inheriting is not a frozen dataclass"),
-        (Kindless, "Kindless has no kind"),
-        (Halved, r"Halved has no method infer\(\)"),
-        (Named, "Named has a parameter named 'name'"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "message"), [
+    (Smoking((18,)), "takes the class of an analysis"),
+    (Loose, "Loose is not a frozen dataclass"),
+    (Average, r"Average cannot.*dps.Mean has the kind 'mean'"),
+    (Halved, "Halved has no kind"),
+    (type("Half", (), dict(vars(Halved), kind="half")), r"Half has no method infer\(\)"),
+    (Named, "Named has a parameter named 'name'"),
+])  # fmt: skip
 def test_what_is_no_analysis_is_refused(wrong, message):
     with pytest.raises(dps.RequestError, match=message):
         dps.register(wrong)
@@ -158,8 +131,7 @@ class Strict(Smoking):
     kind: ClassVar[str] = "strict"
 
     def __post_init__(self):
-        if self.ages[0] < 0:
-            raise KeyError("negative")
+        raise KeyError("negative")
 
 
 def test_only_analyses_that_can_be_read_back_are_planned(schema):
@@ -176,22 +148,10 @@ def test_only_analyses_that_can_be_read_back_are_planned(schema):
     for value in (complex(1, 2), float("nan"), {1, 2}):
         with pytest.raises(dps.RequestError, match="cannot be saved"):
             planned(Smoking((value,)))
-    with pytest.raises(dps.RequestError, match="a file as Smoking"):
-        planned(Smoking([18]))  # a list comes back as a tuple
     with pytest.raises(dps.RequestError, match="'strict': 'negative'"):
         analysis_from_dict({"kind": "strict", "ages": [-1]})
-    for built_in in (dps.Mean(["age"]), dps.Proportion("smoker == 'yes'")):
-        check_readable(built_in)
-
-
-def test_a_plan_file_needs_the_class(schema, tmp_path):
-    dps.register(Smoking)
-    plan = dps.plan(schema, {"it": Smoking((18,))}, budget=dps.PureDP(1))
-    plan.save(tmp_path / "plan.json")
-    assert dps.Plan.load(tmp_path / "plan.json") == plan
-    registry._registered.clear()
-    with pytest.raises(dps.RequestError, match="unknown kind of analysis 'smoking'"):
-        dps.Plan.load(tmp_path / "plan.json")
+    with pytest.raises(dps.RequestError, match="a file as Smoking"):
+        planned(Smoking([18]))  # a list comes back as a tuple
 
 
 @dataclass(frozen=True)
@@ -220,18 +180,15 @@ class Foreign(Smoking):
         return dps.Family((own(block.cells, block.label),))
 
 
-@pytest.mark.parametrize(
-    ("label", "message"),
-    [
+def test_blocks_of_ones_own_are_refused(schema):
+    dps.register(Foreign)
+    for label, message in [
         ("list", r"family\(\) of Foreign\(.* must return a dps.Family, not a list"),
         ("wrapped", "a block of class Own, whose sensitivity is not proven"),
         ("inherited", "a block of class Sharp, whose sensitivity is not proven"),
-    ],
-)
-def test_blocks_of_ones_own_are_refused(schema, label, message):
-    dps.register(Foreign)
-    with pytest.raises(dps.RequestError, match=message):
-        dps.plan(schema, {"it": Foreign((), label)}, budget=dps.PureDP(1))
+    ]:
+        with pytest.raises(dps.RequestError, match=message):
+            dps.plan(schema, {"it": Foreign((), label)}, budget=dps.PureDP(1))
 
 
 MODULE = '''
@@ -240,17 +197,10 @@ import dpstats as dps
 
 
 @dataclasses.dataclass(frozen=True)
-class Installed:
+class Installed(dps.Proportion):
     """Comes with a package."""
 
     kind = "installed"
-    condition: str
-
-    def family(self, schema):
-        return dps.Family((dps.Cells.condition(schema, self.condition),))
-
-    def infer(self, release):
-        return dps.Proportion(self.condition).infer(release)
 '''
 
 
@@ -262,13 +212,6 @@ def installed(tmp_path, monkeypatch, lines, package="one", module=MODULE):
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
     (folder / "entry_points.txt").write_text("[dpstats.analyses]\n" + "\n".join(lines) + "\n")
     monkeypatch.syspath_prepend(tmp_path)
-
-
-def test_a_misspelt_key_of_the_kind_is_named():
-    with pytest.raises(dps.RequestError, match=r"unknown key 'knd' \(did you mean 'kind'\?\)"):
-        analysis_from_dict({"knd": "proportion", "condition": "smoker"})
-    with pytest.raises(dps.RequestError, match="an analysis needs a kind, such as 'proportion'"):
-        analysis_from_dict({"condition": "smoker"})
 
 
 def test_entry_points_are_imported_when_a_file_needs_them(tmp_path, monkeypatch):
@@ -286,10 +229,7 @@ def test_entry_points_are_imported_when_a_file_needs_them(tmp_path, monkeypatch)
         ("broken", "cannot be imported from 'one_missing:Broken'"),
         ("misnamed", "whose kind is 'installed'"),
         ("number", "takes the class of an analysis"),
-        (
-            "proportoin",
-            r"unknown kind of analysis 'proportoin' \(did you mean 'proportion'\?\); known: \[",
-        ),
+        ("proportoin", r"unknown kind of analysis 'proportoin' \(did you mean 'proportion'\?\)"),
         ("median", r"'median' \(did you mean 'quantile'\?\)"),
         ("nonsense", "unknown kind of analysis 'nonsense'; known: .*; for one of your own, import"),
         ("9" * 400, "unknown kind of analysis a text of 400 characters"),

@@ -7,7 +7,6 @@ from statsmodels.stats.proportion import confint_proportions_2indep
 
 import dpstats as dps
 from dpstats.analyses.counts.group_shares import MEASURES, DifferenceIntervals, measure_of
-from dpstats.privacy.noise import _noise_from
 
 YES = "smoker == 'yes'"
 NORTH_SOUTH = dps.Difference(YES, by="region", groups=("north", "south"))
@@ -50,8 +49,8 @@ def test_zero_noise_estimates_are_those_of_the_table(schema, survey, no_noise):
     assert result.sampling_variance[2] == pytest.approx(expected[2] ** 2 * log_variance)
 
 
-@pytest.mark.parametrize(("a", "n", "b", "m"), [(150, 500, 100, 500), (40, 120, 400, 2_000)])
-def test_intervals_approach_the_score_intervals_as_noise_vanishes(a, n, b, m):
+def test_intervals_approach_the_score_intervals_as_noise_vanishes():
+    a, n, b, m = 40, 120, 400, 2_000
     exact = intervals_of((a, n), (b, m), epsilon=50)
     low, high = exact.conf_int(0.05, "noise_aware", "population")
     for i, compare in enumerate(["diff", "ratio", "odds-ratio"]):
@@ -72,21 +71,6 @@ def test_certified_is_wider_and_spans_the_corners(schema, survey):
     for (low, high), measure in zip(certified, MEASURES, strict=True):
         values = measure_of(*grid, measure)
         assert (low, high) == pytest.approx((values.min(), values.max()))
-    table = result.conf_int(target="table")
-    assert np.all(np.diff(table) < np.diff(aware))
-
-
-def test_drowned_groups_give_unbounded_ratios_and_a_note(schema, survey):
-    noise = np.array([1500, -700, 200, -2500, 900, 1100])  # of the size that this budget brings
-    with _noise_from(lambda scale, size: noise[:size]):
-        result = released(schema, survey, {"a": NORTH_SOUTH}, epsilon=0.001).infer("a")
-    for target in ("population", "table"):
-        for method in ("noise_aware", "certified"):
-            ends = result.conf_int(method=method, target=target)
-            assert np.ptp(ends[0]) > 1.7
-            assert ends[1:].tolist() == [[0, np.inf], [0, np.inf]]
-    assert "inf" in result.summary()
-    assert "<table" in result._repr_html_()
 
 
 def test_zero_risk_has_an_unbounded_ratio_without_a_standard_error(schema, no_noise):
@@ -98,33 +82,6 @@ def test_zero_risk_has_an_unbounded_ratio_without_a_standard_error(schema, no_no
     assert "infinite standard error" in result.summary()
     assert np.isinf(result.bse[1:]).all()
     assert "nan" not in result.summary()
-
-
-def test_groups_by_boolean_number_and_missing_level(no_noise):
-    schema = dps.Schema(
-        [
-            dps.Boolean("ill"),
-            dps.Boolean("exposed"),
-            dps.Number("age", 0, 100, edges=[50]),
-            dps.Category("sex", ["f", "m"], allow_missing=True),
-        ]
-    )
-    rng = np.random.default_rng(3)
-    n = 1_000
-    frame = pd.DataFrame({"ill": rng.random(n) < 0.3, "exposed": rng.random(n) < 0.4,
-                          "age": rng.uniform(0, 100, n),
-                          "sex": rng.choice(["f", "m", None], n)})  # fmt: skip
-    analyses = {by: dps.Difference("ill", by=by) for by in ("exposed", "age", "sex")}
-    analyses["bins"] = dps.Difference("ill", by="age", groups=("[50, 100]", "[0, 50)"))
-    release = released(schema, frame, analyses)
-    for by, first, second in (
-        ("exposed", frame["exposed"], ~frame["exposed"]),
-        ("age", frame["age"] < 50, frame["age"] >= 50),
-        ("bins", frame["age"] >= 50, frame["age"] < 50),
-        ("sex", frame["sex"] == "f", frame["sex"] == "m"),
-    ):
-        expected = frame["ill"][first].mean() - frame["ill"][second].mean()
-        assert release.infer(by).params[0] == pytest.approx(expected), by
 
 
 def test_tests_of_the_measures_agree_and_impossible_values_are_refused(schema, survey):

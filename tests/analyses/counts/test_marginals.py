@@ -6,19 +6,6 @@ import dpstats as dps
 from dpstats.privacy import noise
 
 
-def test_cells_equal_pandas_at_zero_noise(schema, survey, no_noise):
-    plan = dps.plan(schema, {"t": dps.Marginals(["smoker", "region", "age"])}, budget=dps.PureDP(1))
-    result = dps.release(plan, survey, rng=0, m=500).infer("t")
-    shares = dict(zip(result.terms, result.params, strict=True))
-    table = pd.crosstab(survey["smoker"], survey["region"], normalize=True)
-    for smoker in table.index:
-        for region in table.columns:
-            share = shares[f"smoker={smoker}, region={region}"]
-            assert share == pytest.approx(table.loc[smoker, region])
-    assert len(result.terms) == 2 * 3 + 2 * 4 + 3 * 4
-    assert result.conf_int().shape == (len(result.terms), 2)
-
-
 def test_monomials_are_the_papers_family():
     schema = dps.Schema([dps.Boolean(f"b{i}") for i in range(5)])
     plan = dps.plan(
@@ -30,15 +17,12 @@ def test_monomials_are_the_papers_family():
     assert {planned.multiplier for planned in plan.blocks} == {15}  # L1 = M, not 2M
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({f"b{i}": rng.random(1000) < 0.4 for i in range(5)})
-    result = dps.release(plan, frame, rng=0, m=500).infer("m")
+    result = dps.release(plan, frame, rng=0, m=100, k=10).infer("m")
     assert result.terms[:6] == ["b0", "b1", "b2", "b3", "b4", "b0 and b1"]
     assert abs(result.params[0] - frame["b0"].mean()) < 0.15
 
 
-@pytest.mark.parametrize(("budget", "unit"), [
-    (dps.PureDP(1), "add_remove"), (dps.ApproxDP(1, 1e-9), "replace"),
-])  # fmt: skip
-def test_shares_add_up_to_one_though_most_cells_are_empty(unit, budget, seeded_noise):
+def test_shares_add_up_to_one_though_most_cells_are_empty(seeded_noise):
     """Unbiased answers: small ones are below 0, and nothing is cut off, in any margin."""
     groups = [f"diagnosis {i}" for i in range(120)]
     schema = dps.Schema([dps.Category("group", groups), dps.Category("sex", ["f", "m"])])
@@ -48,33 +32,29 @@ def test_shares_add_up_to_one_though_most_cells_are_empty(unit, budget, seeded_n
         "sex": rng.choice(["f", "m"], 20_000),
     })  # fmt: skip
     asked = dps.Marginals(["group", "sex"])
-    plan = dps.plan(schema, {"m": asked}, budget=budget, unit=unit)
+    plan = dps.plan(schema, {"m": asked}, budget=dps.PureDP(1), unit="add_remove")
     with noise._noise_from(seeded_noise(3)):
-        release = dps.release(plan, frame, rng=0, m=2_000)
+        release = dps.release(plan, frame, rng=0, m=100, k=10)
     result = release.infer("m")
     params = np.asarray(result.params)
     assert params.sum() == pytest.approx(1, abs=1 / 20_000)
     assert params.min() < 0
     margin = release.infer(dps.Marginals(["sex"], 1))
     np.testing.assert_allclose(params.reshape(120, 2).sum(axis=0), margin.params, atol=1e-9)
-    frame = result.to_frame()
+    frame, counts = result.to_frame(), result.crosstab("group", "sex").to_numpy()
     np.testing.assert_array_equal(frame["estimate"], params)
     assert frame["fitted"].min() >= 0
-    assert result.crosstab("group", "sex").to_numpy().sum() == pytest.approx(1)
-    np.testing.assert_array_equal(result.crosstab("group", "sex").to_numpy().ravel(), result.fitted)
+    np.testing.assert_array_equal(counts.ravel(), result.fitted)
+    assert counts.sum() == pytest.approx(1)
     below = int(np.sum(params < 0))
     assert result.summary().count(f"Note: {below} of 240 estimates ") == 1
-    shown = float(result.headline.split(": ")[1].split(" [")[0])
-    assert shown == pytest.approx(result.fitted[0], abs=1e-3)
-    assert (np.diff(result.conf_int())[:, 0] > 0).all()
-    assert np.isfinite(result.bse).all()
 
 
 def test_intervals_for_the_table_end_at_whole_counts(survey, schema):
     """Combined answers are no integers, the private counts are: at most a row is cut off."""
     asked = dps.Marginals(["smoker", "region"])
     plan = dps.plan(schema, {"m": asked}, budget=dps.PureDP(0.2))
-    release = dps.release(plan, survey, rng=0, m=500)
+    release = dps.release(plan, survey, rng=0, m=100, k=10)
     answers, n = release.answers(asked), len(survey)
     q = answers.quantiles(0.05)
     assert not np.allclose(q, np.round(q), atol=1e-6)

@@ -15,46 +15,38 @@ EDGES = [10, 18, 30, 40, 50, 65, 80]
 
 @pytest.fixture(scope="module")
 def schema():
-    return dps.Schema(
-        [
-            dps.Number("age", 0, 100, edges=EDGES),
-            dps.Number("closed", 0, 100, edges=EDGES, closed="right"),
-            dps.Number("score", values=[0, 17.5, 22, 27, 40]),
-            dps.Number("plain", 0, 100),
-            dps.Category("kind", ["a", "b"]),
-        ]
-    )
+    return dps.Schema([
+        dps.Number("age", 0, 100, edges=EDGES),
+        dps.Number("closed", 0, 100, edges=EDGES, closed="right"),
+        dps.Number("score", values=[0, 17.5, 22, 27, 40]),
+    ])  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def people():
     rng = np.random.default_rng(11)
     age = rng.normal(45, 18, 3_000).clip(0, 100).round()
-    return pd.DataFrame({"age": age, "closed": age,
-                         "score": rng.choice([0, 17.5, 22, 27, 40], 3_000, p=[.1, .2, .4, .2, .1]),
-                         "plain": age, "kind": "a"})  # fmt: skip
+    score = rng.choice([0, 17.5, 22, 27, 40], 3_000, p=[0.1, 0.2, 0.4, 0.2, 0.1])
+    return pd.DataFrame({"age": age, "closed": age, "score": score})
 
 
 def released(schema, people, analyses, epsilon=1.0):
     plan = dps.plan(schema, analyses, budget=dps.PureDP(epsilon))
-    return dps.release(plan, people, rng=0, m=500)
+    return dps.release(plan, people, rng=0, m=100, k=10)
 
 
-def test_zero_noise_distribution_is_the_empirical_one(schema, people, no_noise):
-    analyses = {name: dps.Quantile(name) for name in ("age", "closed", "score")}
-    release = released(schema, people, analyses)
-    found = {name: release.infer(name).distribution() for name in analyses}
-    assert found["age"]["edge"].tolist() == EDGES
-    assert found["age"]["estimate"].tolist() == [(people["age"] < e).mean() for e in EDGES]
-    assert found["closed"]["estimate"].tolist() == [(people["age"] <= e).mean() for e in EDGES]
-    assert found["score"]["edge"].tolist() == [0, 17.5, 22, 27]
-    expected = [(people["score"] <= e).mean() for e in (0, 17.5, 22, 27)]
-    np.testing.assert_allclose(found["score"]["estimate"], expected, rtol=1e-12)
-
-
-def test_zero_noise_quantiles_are_in_the_bin_of_pandas(schema, people, no_noise):
+def test_without_noise_they_are_those_of_the_rows(schema, people, no_noise):
     p, cuts = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.999], np.array([0, *EDGES, 100])
     release = released(schema, people, {c: dps.Quantile(c, p) for c in ("age", "closed", "score")})
+    shares = {
+        "age": [(people["age"] < e).mean() for e in EDGES],
+        "closed": [(people["closed"] <= e).mean() for e in EDGES],
+        "score": [(people["score"] <= e).mean() for e in (0, 17.5, 22, 27)],
+    }
+    for name, expected in shares.items():
+        found = release.infer(name).distribution()
+        assert found["edge"].tolist() == ([0, 17.5, 22, 27] if name == "score" else EDGES)
+        np.testing.assert_allclose(found["estimate"], expected, rtol=1e-12)
     exact = people["age"].quantile(p, interpolation="higher").to_numpy()
     for name, side in (("age", "right"), ("closed", "left")):
         result, j = release.infer(name), np.searchsorted(EDGES, exact, side=side)
@@ -74,49 +66,46 @@ def test_interval_is_the_classical_one_rounded_outwards_as_noise_vanishes(schema
 
 
 def test_runs_stop_at_the_first_edge_that_is_not_rejected(schema, people):
-    """An edge beyond the quantile that noise pushed down must not move the lower end."""
+    """An edge beyond the quantile that noise pushed across must not move an end."""
     result = released(schema, people, {"a": dps.Quantile("age")}, epsilon=5).infer("a")
     intervals = result.intervals
-    sums = intervals.answers.sums.copy()
-    sums[-1] = 0.1 * intervals.answers.n  # far below one half, at edge 80
-    odd = replace(intervals, answers=replace(intervals.answers, sums=sums))
-    assert odd.noise_aware(0.05, "population")[0] == intervals.noise_aware(0.05, "population")[0]
-    sums = intervals.answers.sums.copy()
-    sums[0] = 0.9 * intervals.answers.n
-    odd = replace(intervals, answers=replace(intervals.answers, sums=sums))
-    assert odd.noise_aware(0.05, "population")[1] == intervals.noise_aware(0.05, "population")[1]
+    for end, edge, share in ((0, -1, 0.1), (1, 0, 0.9)):  # the last and the first edge
+        sums = intervals.answers.sums.copy()
+        sums[edge] = share * intervals.answers.n
+        odd = replace(intervals, answers=replace(intervals.answers, sums=sums))
+        found, wanted = (i.noise_aware(0.05, "population")[end] for i in (odd, intervals))
+        assert found == wanted
 
 
 def test_tests_agree_with_intervals(schema, people):
-    result = released(schema, people, {"a": dps.Quantile("age", 0.3)}).infer("a")
+    asked = {"age": dps.Quantile("age", 0.3), "score": dps.Quantile("score")}
+    release = released(schema, people, asked)
+    result, score = release.infer("age"), release.infer("score")
     low, high = result.conf_int()
     for value in (5, 12, 20, 35, 45, 55, 70, 90):
         assert (result.test(value).pvalue > 0.05) == (low <= value < high)
     assert result.test(12, "larger").pvalue < 0.001
     assert result.test(12, "smaller").pvalue > 0.9
-    assert result.test(90, "smaller").pvalue < 0.001
-    with pytest.raises(dps.RequestError, match="bounds"):
-        result.test(120)
-    score = released(schema, people, {"a": dps.Quantile("score")}).infer("a")
     assert score.test(22).pvalue > 0.05
     assert score.test(0).pvalue < 0.01
-    with pytest.raises(dps.RequestError, match="declared value"):
-        score.test(23)
+    for one, value, message in ((result, 120, "bounds"), (score, 23, "declared value")):
+        with pytest.raises(dps.RequestError, match=message):
+            one.test(value)
 
 
 def test_certified_band_is_dkw_as_noise_vanishes(schema, people, no_noise):
     plan = dps.plan(schema, {"a": dps.Quantile("age")}, budget=dps.PureDP(1_000))
-    band = dps.release(plan, people, rng=0, m=500).infer("a").distribution(method="certified")
+    band = dps.release(plan, people, rng=0, m=100, k=10).infer("a").distribution(method="certified")
     half = ((band["band_high"] - band["band_low"]) / 2).max()
     assert half == pytest.approx(np.sqrt(np.log(2 / 0.05) / 6_000), rel=0.02)
 
 
 def test_the_distance_of_rows_bounds_the_error_of_lipschitz_means(schema, people, seeded_noise):
-    """For ten draws of the noise, of a number with edges and of one with declared values."""
+    """For four draws of the noise, of a number with edges and of one with declared values."""
     asked = {name: dps.Quantile(name) for name in ("age", "score")}
     plan = dps.plan(schema, asked, budget=dps.PureDP(0.5))
     held = []
-    for seed in range(10):
+    for seed in range(4):
         with _noise_from(seeded_noise(seed)):
             release = dps.release(plan, people, rng=seed, m=200)
         rows = release.to_frame()
@@ -124,11 +113,9 @@ def test_the_distance_of_rows_bounds_the_error_of_lipschitz_means(schema, people
             exact = stats.wasserstein_distance(rows[name], people[name])
             bound = release.infer(name).wasserstein(rows[name], alpha=0.2)
             held.append(exact <= bound)
-    assert np.mean(held) >= 0.8
+    assert np.mean(held) >= 0.75
     score = release.infer("score")
     assert bound < score.wasserstein(rows["score"], alpha=0.2, target="population")
-    far, near = (score.wasserstein([value] * 10) for value in (40, 22))
-    assert far > near > stats.wasserstein_distance([22], people["score"]) - 0.5
     with pytest.raises(dps.RequestError, match="a distance needs values"):
         score.wasserstein([None, "x"])
 
@@ -138,25 +125,15 @@ def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise):
         dps.Number("day", "2020-01-01", "2020-12-31", edges=["2020-03-01", "2020-06-01"],
                    missing="2020-06-01"),
         dps.Number("age", 0, 100, points=101, missing=0),
-        dps.Category("region", ["n", "s"]),
     ])  # fmt: skip
-    days = pd.date_range("2020-01-01", "2020-12-30")
-    rows = pd.DataFrame({"day": days, "age": 40, "region": np.resize(["n", "s"], 365)})
-    asked = {
-        "median": dps.Quantile("day"),
-        "means": dps.Mean(["day", "age"]),
-        "groups": dps.GroupMeans("day", by="region"),
-    }
+    rows = pd.DataFrame({"day": pd.date_range("2020-01-01", "2020-12-30"), "age": 40})
+    asked = {"median": dps.Quantile("day"), "means": dps.Mean(["day", "age"])}
     plan = dps.plan(schema, asked, budget=dps.PureDP(1e6), n=len(rows))
-    release = dps.release(plan, rows, rng=0, m=100)
-    median, means, groups = map(release.infer, asked)
+    median, means = map(dps.release(plan, rows, rng=0, m=100).infer, asked)
     assert median.headline == "day: quantile 0.5: 2020-07-01 [2020-06-01, 2020-12-31]"
-    frame = means.to_frame()
-    assert frame["estimate"].dtype == float
-    assert frame["date"].tolist() == [pd.Timestamp("2020-07-01"), pd.NaT]
-    assert groups.intervals_frame()["date"].notna().all()
-    edges = [pd.Timestamp("2020-03-01"), pd.Timestamp("2020-06-01")]
-    assert median.distribution()["edge"].tolist() == edges
+    assert median.distribution()["edge"].tolist() == [*pd.to_datetime(["2020-03-01", "2020-06-01"])]
+    assert means.to_frame()["estimate"].dtype == float
+    assert means.to_frame()["date"].tolist() == [pd.Timestamp("2020-07-01"), pd.NaT]
     test = means.test("2020-07-01", term="mean of day")
     assert test.null == "mean of day = 2020-07-01 in the population"
     assert test.pvalue > 0.5
@@ -165,7 +142,7 @@ def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise):
 
 
 def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people):
-    """Both counts of the ratio share noise. The variance of 60 estimates has 18% of error."""
+    """Both counts of the ratio share noise. The variance of 30 estimates has 26% of error."""
     columns = [dps.Number("age", 0, 100, edges=EDGES), dps.Boolean("a"), dps.Boolean("b")]
     schema = dps.Schema(columns)
     rng = np.random.default_rng(4)
@@ -176,7 +153,7 @@ def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people):
     with _noise_from(lambda scale, size: np.zeros(size, np.int64)):
         exact = dps.measure(plan, rows)
     scales, found = np.concatenate([block.scales for block in exact.measured]), []
-    for _ in range(60):
+    for _ in range(30):
         noise = np.rint(rng.normal(0, scales)).astype(np.int64)
         held = replace(exact, noisy_sums=exact.noisy_sums + noise, not_private=True)
         release = SimpleNamespace(
@@ -186,4 +163,4 @@ def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people):
         result = asked.infer(release)
         found.append((result.params[0], result.privacy_variance[0]))
     drawn = np.var([one for one, _ in found])
-    assert np.mean([one for _, one in found]) == pytest.approx(drawn, rel=0.36)
+    assert np.mean([one for _, one in found]) == pytest.approx(drawn, rel=0.5)

@@ -48,39 +48,32 @@ def released(analysis, budget=None, unit="replace"):
     return dps.release(plan, rows(), rng=0, m=200)
 
 
-@pytest.mark.parametrize("formula", ["y ~ a + b", "y ~ b + a - 1", "y ~ a"])
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("options", [OPTIONS, {"clip_norm": 0.6}], ids=["centred", "plain"])
+@pytest.mark.parametrize(("formula", "unit", "options"), [
+    ("y ~ a + b", "replace", OPTIONS), ("y ~ b + a - 1", "add_remove", {"clip_norm": 0.6}),
+    ("y ~ a", "replace", {"clip_norm": 0.5}),
+])  # fmt: skip
 def test_without_noise_it_is_statsmodels_on_shrunk_rows(formula, unit, options, no_noise):
-    if formula == "y ~ a":
-        options = {"clip_norm": 0.5}
-        frame = shrunk(rows().assign(b=1.5), **options)  # b does not count
-    else:
-        frame = shrunk(rows(), **options)
-    found, fit = released(dps.OLS(formula, **options), unit=unit).infer("o"), smf.ols(
-        formula, frame).fit()  # fmt: skip
-    raw = smf.ols(formula, rows()).fit()
+    whole = rows() if "b" in formula else rows().assign(b=1.5)  # b does not count
+    found = released(dps.OLS(formula, **options), unit=unit).infer("o")
+    fit, raw = smf.ols(formula, shrunk(whole, **options)).fit(), smf.ols(formula, rows()).fit()
     assert np.abs(raw.params / fit.params - 1).max() > 0.01  # shrinking changes them
     for name in ("params", "bse", "rsquared", "scale"):
         ours, theirs = getattr(found, name), getattr(fit, name)
         theirs = theirs[found.terms] if name in ("params", "bse") else theirs
         np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=2e-4)
     np.testing.assert_allclose(found.conf_int(), fit.conf_int().loc[found.terms], atol=3e-3)
-    np.testing.assert_allclose(
-        found.predict({"a": [3, 9], "b": [0, 2]}), fit.predict(pd.DataFrame(
-            {"a": [3, 9], "b": [0, 2]})), rtol=2e-3, atol=2e-3)  # fmt: skip
+    at = pd.DataFrame({"a": [3, 9], "b": [0, 2]})
+    np.testing.assert_allclose(found.predict(at), fit.predict(at), rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("budget", [dps.PureDP(4), dps.ZCDP(1)], ids=str)
-def test_intervals_are_for_the_shrunk_rows_and_say_so(unit, budget):
+@pytest.mark.parametrize(
+    ("budget", "unit"), [(dps.PureDP(4), "replace"), (dps.ZCDP(1), "add_remove")], ids=str
+)
+def test_intervals_are_for_the_shrunk_rows_and_say_so(budget, unit):
     release = released(dps.OLS("y ~ a + b", **OPTIONS), budget, unit)
     found, truth = release.infer("o"), smf.ols("y ~ a + b", shrunk(rows(), **OPTIONS)).fit()
-    for alpha in (1e-6, 1e-4):
-        ends = found.conf_int(method="certified", target="table", alpha=alpha)
-        assert np.all((ends[:, 0] <= truth.params) & (truth.params <= ends[:, 1]))
-    aware, certified = found.conf_int(), found.conf_int(method="certified")
-    assert np.all((certified[:, 0] <= aware[:, 0]) & (aware[:, 1] <= certified[:, 1]))
+    ends = found.conf_int(method="certified", target="table", alpha=1e-6)
+    assert np.all((ends[:, 0] <= truth.params) & (truth.params <= ends[:, 1]))
     text = found.summary()
     assert "rows shrunk to norm 2.1 at most, in columns (a - 4) / 2" in text
     assert "of the private rows were shrunk (certified at 95%); the bias that this gives" in text
@@ -88,31 +81,20 @@ def test_intervals_are_for_the_shrunk_rows_and_say_so(unit, budget):
         release.infer(dps.OLS("y ~ a + b"))
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_the_privacy_variance_is_that_of_estimates(unit, seeded_noise):
-    """60 releases of one table: standard deviations to within a factor of 1.35 (3 errors)."""
+def test_the_privacy_variance_is_that_of_estimates(seeded_noise):
+    """40 releases of one table: standard deviations to within a factor of 1.4 (3 errors)."""
     analysis = dps.OLS("y ~ a + b", **OPTIONS)
-    plan = dps.plan(SCHEMA, {"o": analysis}, budget=dps.PureDP(40), unit=unit, n=N * (
-        unit == "replace") or None)  # fmt: skip
-    found = []
-    for seed in range(60):
+    plan = dps.plan(SCHEMA, {"o": analysis}, budget=dps.PureDP(40), unit="add_remove")
+    found, frame = [], rows()
+    for seed in range(40):
         with _noise_from(seeded_noise(seed)):
-            held = dps.measure(plan, rows())
+            held = dps.measure(plan, frame)
         view = SimpleNamespace(schema=SCHEMA, n=held.n, budget=plan.budget, answers=partial(
             answer, held))  # fmt: skip
         found.append(analysis.infer(view))
     claimed = np.sqrt(np.mean([f.privacy_variance for f in found], axis=0))
     ratio = np.std([f.params for f in found], axis=0) / claimed
-    assert np.all((ratio > 1 / 1.35) & (ratio < 1.35))
-
-
-def test_the_unit_of_a_penalty_is_that_of_shrunk_rows(no_noise):
-    options = {"clip_norm": 0.8}
-    found = released(dps.OLS("y ~ a + b", ridge=0.1, **options)).infer("o")
-    frame = shrunk(rows(), **options)
-    x = np.column_stack([np.ones(N), (frame["a"] - 5) / 4, (frame["b"] - 1.5) / 2])
-    unit = np.linalg.solve(x.T @ x / N + 0.1 * np.diag([0, 1, 1]), x.T @ frame["y"] / N)
-    np.testing.assert_allclose(found.params[1:], unit[1:] / [4, 2], rtol=2e-3)
+    assert np.all((ratio > 1 / 1.4) & (ratio < 1.4))
 
 
 def test_a_regression_and_a_correlation_share_their_shrunk_rows():

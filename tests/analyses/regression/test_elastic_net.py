@@ -37,10 +37,9 @@ def fitted(analysis, frame, budget, unit="replace"):
     return dps.release(plan, frame, m=200, k=10, rng=0).infer("it")
 
 
-@pytest.mark.parametrize(("unit", "l1_ratio", "alpha"), [
-    ("replace", 1.0, 0.02), ("add_remove", 1.0, 0.001), ("replace", 0.5, 0.001),
-    ("add_remove", 0.5, 0.02),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("unit", "l1_ratio", "alpha"), [("add_remove", 1.0, 0.001), ("replace", 0.5, 0.02)]
+)
 def test_without_noise_it_is_scikit_learn(unit, l1_ratio, alpha, no_noise):
     frame = rows()
     x, y = design(frame)
@@ -58,13 +57,13 @@ def test_without_noise_it_is_scikit_learn(unit, l1_ratio, alpha, no_noise):
     (dps.PureDP(20), "replace"), (dps.PureDP(60), "add_remove"),
 ])  # fmt: skip
 def test_verdicts_are_those_of_the_table(budget, unit, seeded_noise):
-    """Certified at 95%, with joint bounds: no verdict is wrong in 20 releases, and some speak."""
+    """Certified at 95%, with joint bounds: no verdict is wrong in 6 releases, and some speak."""
     frame, alpha = rows(20_000), 0.02
     x, y = design(frame)
     theirs = linear_model.Lasso(alpha=alpha, tol=1e-10).fit(x, y).coef_ != 0
     assert 0 < theirs.sum() < len(theirs)
     spoken = 0
-    for seed in range(20):
+    for seed in range(6):
         with _noise_from(seeded_noise(seed)):
             ours = fitted(dps.Lasso(FORMULA, alpha), frame, budget, unit)
         verdicts = ours.support()["verdict"].to_numpy()[1:]
@@ -80,28 +79,21 @@ def test_the_usual_penalty_keeps_out_what_is_not_there(seeded_noise):
     frame = rows(1_000)
     frame["y"] = np.random.default_rng(1).normal(0, 1, 1_000).clip(-6, 6).round(2)
     entered = 0
-    for seed in range(30):
+    for seed in range(10):
         with _noise_from(seeded_noise(seed)):
             entered += np.any(fitted(dps.Lasso(FORMULA), frame, dps.PureDP(3)).basis[1:] != 0)
-    assert entered <= 6
+    assert entered <= 2
 
 
 def test_paths_begin_with_nothing_and_end_near_least_squares():
     result = fitted(dps.Lasso(FORMULA, 0.02), rows(), dps.PureDP(200))
+    assert np.all(result.params[result.basis == 0] == 0)
+    assert (result.basis == 0).any()
     path = result.path(20)
     first = path[path["alpha"] == path["alpha"].max()]
     assert np.all(first["estimate"].to_numpy()[1:] == 0)
     last = path[path["alpha"] == path["alpha"].min()].set_index("term")["estimate"]
     assert last["a"] == pytest.approx(1.2, abs=0.2)
     assert "certified between" in result.summary()
-    assert result.headline.startswith("2 coefficients") or "coefficient" in result.headline
-
-
-def test_coefficients_that_the_solver_leaves_out_are_zero():
-    result = fitted(dps.ElasticNet(FORMULA, 0.02), rows(), dps.PureDP(200))
-    out = result.basis == 0
-    assert out.any()
-    assert np.all(result.params[out] == 0)
-    path = result.path(20)
     estimates = path[path["term"] != "Intercept"]["estimate"].abs()
-    assert np.all((estimates == 0) | (estimates > 1e-9))
+    assert np.all((estimates == 0) | (estimates > 1e-9))  # what the solver leaves out is zero

@@ -18,12 +18,9 @@ SCHEMA = dps.Schema([
     dps.Category("g", LEVELS), dps.Category("h", list("pqr")),
 ])  # fmt: skip
 WITHOUT = [
-    ("y ~ x + g", "d", ""), ("y ~ x + g", "a", ""), ("y ~ x + g", "ab", ""),
-    ("y ~ x + C(g, Treatment('c'))", "c", ""), ("y ~ x + C(g, Treatment('c'))", "a", ""),
-    ("y ~ x + g + h", "ad", "p"), ("y ~ x*g", "d", ""), ("y ~ x*g", "a", ""),
-    ("y ~ x + g - 1", "a", ""), ("y ~ g - 1", "c", ""), ("y ~ x:g", "a", ""), ("y ~ x:g", "b", ""),
-    ("y ~ x + g*h", "b", ""), ("y ~ x + g*h", "a", "r"), ("y ~ x + h + g - 1", "f", "p"),
-    ("y ~ g:h - 1", "a", ""), ("y ~ x + g + g:h", "a", "p"), ("y ~ x*g + h:g", "a", "p"),
+    ("y ~ x + g", "d", ""), ("y ~ x + C(g, Treatment('c'))", "c", ""), ("y ~ x*g", "a", ""),
+    ("y ~ x + g - 1", "a", ""), ("y ~ x:g", "b", ""), ("y ~ x + g*h", "a", "r"),
+    ("y ~ x*g + h:g", "a", "p"),
 ]  # fmt: skip
 
 
@@ -73,22 +70,18 @@ def test_without_noise_the_rest_is_statsmodels(formula, without, without_h, no_n
         gone = found.predict({"x": [5], "g": [level], "h": ["q"]})
         assert np.isnan(gone).all()
     assert any("left out" in note and f"g={without[0]}" in note for note in found.notes)
-    assert "g=" in found.summary()
     assert np.isinf(found.cov_params().to_numpy()[~known]).all()
 
 
 @pytest.mark.parametrize(("formula", "given", "without", "without_h"), [
-    ("y ~ x + g", "h == 'q'", "a", ""), ("y ~ x*g", "h == 'q'", "a", ""),
-    ("y ~ x + g", "g != 'a'", "", ""), ("y ~ g*h", "g == 'a'", "", ""),
-    ("y ~ x + g*h", "h != 'p'", "", ""), ("y ~ x*h", "g == 'b'", "", "p"),
-    ("y ~ g:h - 1", None, "a", ""), ("y ~ g:h - 1", None, "c", "q"),
-    ("y ~ x + g + g:h", None, "a", ""), ("y ~ x + g + g:h", None, "", "p"),
-    ("y ~ x + g + g:h", None, "a", "p"), ("y ~ g + x:h", None, "", "p"),
+    ("y ~ x*g", "h == 'q'", "a", ""), ("y ~ x*h", "g == 'b'", "", "p"),
+    ("y ~ g:h - 1", None, "c", "q"), ("y ~ x + g + g:h", None, "a", "p"),
+    ("y ~ g + x:h", None, "", "p"),
 ])  # fmt: skip
 def test_coefficients_are_undetermined_where_the_design_is_singular(
     formula, given, without, without_h, no_noise
 ):
-    frame = rows(2_000, without, without_h)
+    frame = rows(1_000, without, without_h)
     found = released(dps.OLS(formula, given=given), frame)
     some = frame if given is None else frame.query(given)
     levels = {"g": pd.Categorical(some["g"], LEVELS), "h": pd.Categorical(some["h"], list("pqr"))}
@@ -116,14 +109,8 @@ def test_contrasts_and_joint_tests_of_what_is_determined(no_noise):
     expected = reference.f_test(np.eye(6)[1:5])
     assert together.statistic == pytest.approx(float(expected.fvalue), rel=1e-7)
     assert (together.df_num, together.df_denom) == (4, 594)
-    assert "only combinations that the rows determine" in str(together)
-    assert "only combinations" not in str(found.f_test("x = 0"))
-    assert found.wald_test(", ".join(every)).statistic == together.statistic
     nothing = found.f_test("g[T.c] = 0")
     assert (nothing.pvalue, nothing.df_num) == (1, 0)
-    low, high = found.intervals.simultaneous(0.05, "noise_aware", "population")
-    assert np.isfinite([low[1], high[1]]).all()
-    assert np.isinf(low[2:]).all()
     certified = found.conf_int(method="certified")
     assert np.isfinite(certified[1]).all()
     assert np.isinf(certified[2:]).all()
@@ -135,23 +122,27 @@ def test_all_levels_stay_where_the_noise_hides_all_of_them():
     assert found.df_model == 6
 
 
-@pytest.mark.parametrize("allowed", [True, False])
-def test_a_small_level_far_from_the_others_is_allowed_for(allowed, seeded_noise, monkeypatch):
+def test_a_small_level_far_from_the_others_is_allowed_for(seeded_noise, monkeypatch):
     """It has 16 rows, as far as possible from the others: without the term no slope is covered."""
-    if not allowed:
-        monkeypatch.setattr(LeastSquares, "left_covariance", np.zeros((6, 6)))
-    covered = []
-    for seed in range(12):
+    covered = {True: [], False: []}  # with the term, and without it
+    for seed in range(5):
         rng = np.random.default_rng(seed)
         frame = rows(3_000, "", "", (("c", 16),), rng)
         far = frame["g"] == "c"
         frame["x"] = np.where(far, 10.0, rng.integers(40, 61, 3_000) / 10)
         y = 0.4 * (frame["x"] - 5) - 5 + rng.normal(0, 1, 3_000)
         frame["y"] = np.where(far, 9.5, y).clip(-10, 10).round(1)
+        plan = dps.plan(SCHEMA, {"o": dps.OLS("y ~ x + g")}, budget=dps.PureDP(3.5),
+                        reference=dps.Uniform(), n=len(frame))  # fmt: skip
         with _noise_from(seeded_noise(seed)):
-            found = released(dps.OLS("y ~ x + g"), frame, dps.PureDP(3.5))
-        if found.intervals.left.names == ("g=c",):
-            low, high = found.conf_int()[1]
-            covered.append(low <= 0.4 <= high)
-    assert len(covered) > 8
-    assert (np.mean(covered) > 0.7) == allowed
+            release = dps.release(plan, frame, rng=0, m=100)
+        for allowed, held in covered.items():
+            with monkeypatch.context() as patch:
+                if not allowed:
+                    patch.setattr(LeastSquares, "left_covariance", np.zeros((6, 6)))
+                found = dps.OLS("y ~ x + g").infer(release)
+                if found.intervals.left.names == ("g=c",):
+                    low, high = found.conf_int()[1]
+                    held.append(low <= 0.4 <= high)
+    assert len(covered[True]) > 3
+    assert np.mean(covered[True]) > 0.7 > np.mean(covered[False])

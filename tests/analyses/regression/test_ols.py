@@ -16,10 +16,11 @@ SCHEMA = dps.Schema([
     dps.Number("y", -5, 8, points=1301, missing=0), dps.Category("g", ["n", "s", "w"]),
     dps.Boolean("t"),
 ])  # fmt: skip
-FORMULAS = ["y ~ a + C(g) + t", "y ~ a*C(g) + b", "y ~ a + a:b - 1", "y ~ a + b + g - 1",
-            "t ~ a + b", "y ~ a + I(a**2) + b", "y ~ C(g):C(t) - 1", "y ~ a + g + g:t",
-            "y ~ a*C(g, Treatment(reference='w')) + C(t,Treatment(True))"]  # fmt: skip
-UNITS = ["replace", "add_remove"]
+FORMULAS = [
+    ("y ~ a*C(g) + b", "replace"), ("y ~ a + a:b - 1", "add_remove"), ("t ~ a + b", "replace"),
+    ("y ~ a + I(a**2) + b", "add_remove"),
+    ("y ~ a*C(g, Treatment(reference='w')) + C(t,Treatment(True))", "add_remove"),
+]  # fmt: skip
 
 
 def rows(n=400):
@@ -41,43 +42,41 @@ def released(analysis, budget=None, unit="replace", frame=None):
     return dps.release(plan, rows() if frame is None else frame, rng=0, m=200)
 
 
-@pytest.mark.parametrize(
-    ("formula", "unit"),
-    list(zip(FORMULAS, UNITS * 5, strict=False)),
-)
+def check_same(ours, theirs, order, *names, atol=1e-10):
+    """Attributes, or what methods return, against those of statsmodels."""
+    for name in names:
+        found, wanted = getattr(ours, name), getattr(theirs, name)
+        found, wanted = (np.asarray(v() if callable(v) else v) for v in (found, wanted))
+        wanted = wanted[order] if wanted.ndim else wanted
+        np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=atol, err_msg=name)
+
+
+def check_predictions(found, fit, order, frame):
+    two = np.eye(len(order))[-2:]
+    test, theirs = found.f_test(two), fit.f_test(two[:, np.argsort(order)])
+    np.testing.assert_allclose(test.fvalue, theirs.fvalue, rtol=1e-8)
+    np.testing.assert_allclose(test.pvalue, theirs.pvalue, atol=1e-8)
+    assert (test.df_num, test.df_denom) == (theirs.df_num, theirs.df_denom)
+    ours = found.get_prediction(frame[:2]).summary_frame(alpha=0.1)
+    theirs = fit.get_prediction(frame[:2]).summary_frame(alpha=0.1)
+    np.testing.assert_allclose(ours, theirs[list(ours.columns)], rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize(("formula", "unit"), FORMULAS)
 def test_without_noise_it_is_statsmodels(formula, unit, no_noise):
-    found = released(dps.OLS(formula), unit=unit).infer("o")
-    frame = rows()
+    found, frame = released(dps.OLS(formula), unit=unit).infer("o"), rows()
     fit = smf.ols(formula, frame.assign(t=frame["t"] * 1.0) if formula[0] == "t" else frame).fit()
     order = [list(fit.params.index).index(term) for term in found.terms]
-    expected = {
-        "params": fit.params, "bse": fit.bse, "tvalues": fit.tvalues,
-        "conf_int": fit.conf_int().to_numpy(),
-    }  # fmt: skip
-    for name, value in expected.items():
-        ours = getattr(found, name)
-        ours = ours() if callable(ours) else ours
-        np.testing.assert_allclose(ours, np.asarray(value)[order], rtol=1e-8, atol=1e-10)
+    check_same(found, fit, order, "params", "bse", "tvalues", "conf_int", "rsquared",
+               "rsquared_adj", "scale", "df_model", "df_resid", "nobs", "ssr", "mse_resid",
+               "fvalue", "f_pvalue")  # fmt: skip
     # The law of the noise is not quite nothing at this budget: p-values stop at 1e-11 or so.
     np.testing.assert_allclose(found.pvalues, fit.pvalues.iloc[order], rtol=1e-7, atol=1e-10)
-    for name in ("rsquared", "rsquared_adj", "scale", "df_model", "df_resid", "nobs", "ssr",
-                 "mse_resid"):  # fmt: skip
-        np.testing.assert_allclose(getattr(found, name), getattr(fit, name), rtol=1e-8)
-    np.testing.assert_allclose(found.fvalue, fit.fvalue, rtol=1e-8)
-    np.testing.assert_allclose(found.f_pvalue, fit.f_pvalue, atol=1e-10)
     theirs = fit.cov_params().to_numpy()[np.ix_(order, order)]
     np.testing.assert_allclose(found.cov_params(), theirs, rtol=1e-8, atol=1e-12)
     assert list(found.cov_params().columns) == found.terms
     np.testing.assert_allclose(found.predict(frame[:5]), fit.predict(frame[:5]), rtol=1e-8)
-    two = np.eye(len(order))[-2:]
-    test, theirs = found.f_test(two), fit.f_test(two[:, np.argsort(order)])
-    np.testing.assert_allclose([test.fvalue, test.pvalue], [theirs.fvalue, theirs.pvalue],
-                               rtol=1e-8, atol=1e-10)  # fmt: skip
-    assert (test.df_num, test.df_denom) == (theirs.df_num, theirs.df_denom)
-    assert f"F = {test.fvalue:.4g} on 2 and {theirs.df_denom:g} df, p-value" in str(test)
-    ours = found.get_prediction(frame[:2]).summary_frame(alpha=0.1)
-    theirs = fit.get_prediction(frame[:2]).summary_frame(alpha=0.1)
-    np.testing.assert_allclose(ours, theirs[list(ours.columns)], rtol=1e-8, atol=1e-9)
+    check_predictions(found, fit, order, frame)
     table = found.conf_int(target="table", method="certified")
     np.testing.assert_allclose(table, np.repeat(found.params[:, None], 2, axis=1), atol=1e-4)
 
@@ -87,17 +86,13 @@ def test_contrasts_as_text_and_as_matrix(no_noise):
     contrast = found.t_test("a = 0.1, C(g)[T.s] - 2*`C(g)[T.w]` = Intercept")
     assert contrast.terms == ["a = 0.1", "-1 Intercept + C(g)[T.s] - 2 C(g)[T.w]"]
     theirs = fit.t_test("a = 0.1, C(g)[T.s] - 2*C(g)[T.w] = Intercept")
-    for name, value in [("params", theirs.effect), ("bse", theirs.sd), ("tvalues", theirs.tvalue),
-                        ("pvalues", theirs.pvalue), ("conf_int", theirs.conf_int())]:  # fmt: skip
-        ours = getattr(contrast, name)
-        ours = ours() if callable(ours) else ours
+    for ours, value in [(contrast.params, theirs.effect), (contrast.bse, theirs.sd),
+                        (contrast.tvalues, theirs.tvalue), (contrast.pvalues, theirs.pvalue),
+                        (contrast.conf_int(), theirs.conf_int())]:  # fmt: skip
         np.testing.assert_allclose(ours, np.squeeze(value), rtol=1e-8, atol=1e-10)
     same = found.t_test([[0, 1, 0, 0]])
     np.testing.assert_allclose(same.pvalues, found.pvalues[1:2])
     np.testing.assert_allclose(found.wald_test("a").pvalue, found.pvalues[1], atol=1e-10)
-    for wanted in ("z = 0", "a = ", [[1, 2]], "a*a"):
-        with pytest.raises(dps.RequestError, match=r"coefficient|cannot be read"):
-            found.t_test(wanted)
 
 
 def test_a_plan_of_any_reference_answers_all_of_them(no_noise):
@@ -109,7 +104,6 @@ def test_a_plan_of_any_reference_answers_all_of_them(no_noise):
     contrast = 'C(g, Treatment("w"))[T.s] - C(g, Treatment("w"))[T.n] = 0, a = 1'
     ours, theirs = found.t_test(contrast), fit.t_test(contrast)
     np.testing.assert_allclose(ours.params, theirs.effect, rtol=1e-8)
-    assert str(found.summary()).count('C(g, Treatment("w"))[T.s]') >= 1
     at = {"a": [3, 4], "g": ["w", "n"]}
     np.testing.assert_allclose(found.predict(at), fit.predict(pd.DataFrame(at)), rtol=1e-8)
 
@@ -123,17 +117,12 @@ LOGS = dps.Schema([
 def test_regressions_and_means_of_logarithms_are_those_of_the_coded_rows(no_noise):
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"x": rng.integers(0, 101, 500) / 10, "t": rng.random(500) < 0.4})
-    frame["pay"] = np.exp(3 + 0.3 * frame["x"] + frame["t"] + rng.normal(size=500)) - 1
+    frame["pay"] = np.exp(3 + 0.3 * frame["x"] + frame["t"] + rng.normal(size=500))
     grid = np.linspace(0, np.log(1e4), 401)
-    with np.errstate(invalid="ignore"):
-        logs = np.log(frame["pay"].clip(1, 1e4))
-    coded = frame.assign(pay=np.exp(grid[np.argmin(np.abs(logs.to_numpy()[:, None] - grid), 1)]))
-    asked = {
-        "of": dps.OLS("np.log(pay) ~ x + t"),
-        "on": dps.OLS("x ~ np.log(pay)*t"),
-        "mean": dps.Mean("log(pay)"),
-        "gap": dps.MeanDifference("log(pay)", by="t"),
-    }
+    logs = np.log(frame["pay"].clip(1, 1e4)).to_numpy()
+    coded = frame.assign(pay=np.exp(grid[np.argmin(np.abs(logs[:, None] - grid), 1)]))
+    asked = {"of": dps.OLS("np.log(pay) ~ x + t"), "on": dps.OLS("x ~ np.log(pay)*t"),
+             "gap": dps.MeanDifference("log(pay)", by="t")}  # fmt: skip
     plan = dps.plan(LOGS, asked, budget=dps.PureDP(1e6), reference=dps.Uniform())
     release = dps.release(plan, frame, rng=0, m=200)
     for name in ("of", "on"):
@@ -142,10 +131,8 @@ def test_regressions_and_means_of_logarithms_are_those_of_the_coded_rows(no_nois
         np.testing.assert_allclose(found.bse, fit.bse[found.terms], rtol=1e-8)
     at = {"pay": [3, 50], "t": [True, False]}
     np.testing.assert_allclose(release.infer("on").predict(at), fit.predict(pd.DataFrame(at)))
-    np.testing.assert_allclose(float(release.infer("mean")), np.log(coded["pay"]).mean())
     means = np.log(coded["pay"]).groupby(coded["t"]).mean()
     np.testing.assert_allclose(float(release.infer("gap")), means[True] - means[False])
-    assert any("log(pay)" in name for name in release.measured()["first_function"])
 
 
 def test_ridge_is_that_of_unit_scale(no_noise):
@@ -158,48 +145,10 @@ def test_ridge_is_that_of_unit_scale(no_noise):
     assert "penalised" in found.summary()
 
 
-def test_where_noise_drowns_everything_it_says_so(seeded_noise):
-    with _noise_from(seeded_noise(1)):
-        found = released(dps.OLS("y ~ a + C(g)"), dps.PureDP(0.01)).infer("o")
-    assert np.all(np.isinf(found.conf_int(alpha=0.01)))
-    assert np.all(np.isinf(found.conf_int(method="certified")))
-    assert "unbounded" in found.summary()
-    assert "collinear or constant" in found.summary()
-    assert np.all(found.pvalues > 0.01)
-
-
-def test_collinear_regressors_and_too_few_rows(no_noise):
-    frame = rows().assign(b=lambda d: -1 + d["a"] / 2)
-    found = released(dps.OLS("y ~ a + b"), frame=frame).infer("o")
-    assert np.all(np.isinf(found.conf_int()))
-    assert np.all(found.pvalues == 1)
-    assert "nan" not in found.summary()
-    assert "collinear or constant" in found.summary()
+def test_too_few_rows_have_no_intervals(no_noise):
     few = released(dps.OLS("y ~ a + C(g)"), frame=rows()[:4]).infer("o")
     assert np.all(np.isinf(few.conf_int()))
     assert "more rows than" in few.summary()
-
-
-def test_joint_tests_do_not_depend_on_units(no_noise):
-    rng = np.random.default_rng(3)
-    x, z = rng.integers(-100, 101, (2, 2_000))
-    y = np.clip(np.rint(40 * x + 3 * z + rng.normal(0, 500, 2_000)), -6_000, 6_000) / 1_000
-    found = []
-    for unit in (1.0, 1e8):
-        schema = dps.Schema([
-            dps.Number("x", -unit, unit, points=201, missing=0),
-            dps.Number("z", -1, 1, points=201, missing=0),
-            dps.Number("y", -6, 6, points=12_001, missing=0),
-        ])  # fmt: skip
-        plan = dps.plan(schema, {"o": dps.OLS("y ~ x + z")}, budget=dps.PureDP(1e6),
-                        reference=dps.Uniform())  # fmt: skip
-        frame = pd.DataFrame({"x": x * unit / 100, "z": z / 100, "y": y})
-        found.append(dps.release(plan, frame, rng=0, m=100).infer("o"))
-    fit = sm.OLS(y, sm.add_constant(np.column_stack([x, z]))).fit()
-    for result in found:
-        for test in (result.f_test("x = 0, z = 0"), result.f_test("x, x = 0, 3 * z + x, z")):
-            np.testing.assert_allclose(test.statistic, fit.fvalue, rtol=1e-7)
-        np.testing.assert_allclose(result.fvalue, fit.fvalue, rtol=1e-7)
 
 
 def test_redundant_constraints_count_once_and_contradictions_are_refused():
@@ -210,21 +159,16 @@ def test_redundant_constraints_count_once_and_contradictions_are_refused():
     for text in ("a = 0, a = 1", "a = 0.1, Intercept = 1, a + Intercept = 3"):
         with pytest.raises(dps.RequestError, match="contradict each other"):
             found.f_test(text)
-    for text in ("a = a", "a = a + 1"):
-        with pytest.raises(dps.RequestError, match="without any coefficient"):
-            found.f_test(text)
 
 
-@pytest.mark.parametrize("formula", ["y ~ a", "y ~ b - 1", "z ~ u - 1"])
-def test_certified_intervals_know_that_rows_were_counted_with_noise(formula, seeded_noise):
+def test_certified_intervals_know_that_rows_were_counted_with_noise(seeded_noise):
     # z and u run over [-1, 1]: no other moment is the count.
-    schema = dps.Schema([*SCHEMA, dps.Number("u", -1, 1, points=21, missing=0),
-                         dps.Number("z", -1, 1, points=21, missing=0)])  # fmt: skip
+    schema = dps.Schema([dps.Number(x, -1, 1, points=21, missing=0) for x in "uz"])
     frame = rows(100).assign(u=lambda d: (d["a"] / 5 - 1).round(1), z=lambda d: d["y"].round() / 8)
-    plan = dps.plan(schema, {"o": dps.OLS(formula)}, budget=dps.PureDP(8), unit="add_remove",
+    plan = dps.plan(schema, {"o": dps.OLS("z ~ u - 1")}, budget=dps.PureDP(8), unit="add_remove",
                     reference=dps.Uniform())  # fmt: skip
     with _noise_from(seeded_noise(2)):
-        found = dps.release(plan, frame, rng=0, m=100).infer("o")
+        found = dps.release(plan, frame[["u", "z"]], rng=0, m=100).infer("o")
     matrix, model = found.intervals.model.matrix, found.intervals.model
     fewest = matrix.fewest_rows(0.025)
     law = matrix.answers.law(len(matrix.answers.sums) - 1)
@@ -258,8 +202,7 @@ def uneven(n=400):
 
 
 @pytest.mark.parametrize(("formula", "unit"), [
-    ("y ~ a + b", "add_remove"), ("y ~ a*C(g) + b", "replace"), ("y ~ b - 1", "replace"),
-    ("y ~ C(g)*t", "add_remove"), ("t ~ a + b", "replace"), ("y ~ a + b + g - 1", "replace"),
+    ("y ~ a*C(g) + b", "replace"), ("t ~ a + b", "add_remove"), ("y ~ a + b + g - 1", "replace"),
 ])  # fmt: skip
 def test_robust_errors_are_those_of_statsmodels(formula, unit, no_noise):
     plan = dps.plan(ROUGH, {"o": dps.OLS(formula, cov_type="HC1")}, budget=dps.PureDP(5e6),
@@ -268,29 +211,16 @@ def test_robust_errors_are_those_of_statsmodels(formula, unit, no_noise):
     data = frame.assign(t=frame["t"] * 1.0) if formula[0] == "t" else frame
     fit = smf.ols(formula, data).fit(cov_type="HC1", use_t=True)
     order = [list(fit.params.index).index(term) for term in found.terms]
-    expected = {
-        "params": fit.params, "bse": fit.bse, "tvalues": fit.tvalues, "pvalues": fit.pvalues,
-        "conf_int": fit.conf_int().to_numpy(),
-    }  # fmt: skip
-    for name, value in expected.items():
-        ours = getattr(found, name)
-        ours = ours() if callable(ours) else ours
-        np.testing.assert_allclose(ours, np.asarray(value)[order], rtol=1e-8, atol=1e-8)
+    check_same(found, fit, order, "params", "bse", "tvalues", "pvalues", "conf_int", atol=1e-8)
     if "g - 1" not in formula:  # statsmodels has none without an intercept
-        np.testing.assert_allclose(found.fvalue, fit.fvalue, rtol=1e-8)
-        np.testing.assert_allclose(found.f_pvalue, fit.f_pvalue, atol=1e-10)
-    two = np.eye(len(order))[-2:]
-    test, theirs = found.f_test(two), fit.f_test(two[:, np.argsort(order)])
-    np.testing.assert_allclose(test.statistic, theirs.fvalue, rtol=1e-8)
-    ours = found.get_prediction(frame[:2]).summary_frame(alpha=0.1)
-    theirs = fit.get_prediction(frame[:2]).summary_frame(alpha=0.1)
-    np.testing.assert_allclose(ours, theirs[list(ours.columns)], rtol=1e-8)
-    assert "HC1" in found.summary()
+        check_same(found, fit, order, "fvalue", "f_pvalue")
+    check_predictions(found, fit, order, frame)
     assert "equal variance, also" not in found.summary()
 
 
-@pytest.mark.parametrize("ridge", [0.01, 0.2, 2.0])
-@pytest.mark.parametrize("cov_type", ["nonrobust", "HC1"])
+@pytest.mark.parametrize(
+    ("ridge", "cov_type"), [(0.01, "nonrobust"), (2.0, "nonrobust"), (0.2, "HC1")]
+)
 def test_with_ridge_residuals_vary_with_the_regressors(ridge, cov_type, no_noise):
     # A steep line, little error, and x that is mostly 0: the penalty's own misfit is at x = +-1.
     schema = dps.Schema([dps.Number("x", -1, 1, points=101, missing=0),
@@ -315,12 +245,9 @@ def test_with_ridge_residuals_vary_with_the_regressors(ridge, cov_type, no_noise
     else:
         assert np.all(ratio >= 1 - 1e-9)
         assert ratio[1] < 1.5  # sharp for the slope of x
-        difference = found.t_test("x - z").sampling_variance[0]
-        assert difference >= (h := np.array([0, 1, -1])) @ exact @ h
         covariance = found.intervals.combinations @ found.intervals.model.sampling.matrix
         covariance = covariance @ found.intervals.combinations.T
         assert np.linalg.eigvalsh(covariance - exact)[0] >= -1e-12
-        assert "an upper bound" in found.summary()
     reach = np.diff(found.conf_int(method="certified"))[:, 0] / 2
     assert np.all(reach >= stats.t.isf(0.0125, 1_997) * np.sqrt(np.diag(exact)))
 
@@ -329,33 +256,16 @@ def test_robust_errors_must_be_asked_for_and_can_be_too_many():
     release = released(dps.OLS("y ~ a"), dps.PureDP(5))
     with pytest.raises(dps.NotMeasuredError, match=r"the plan must ask.*cov_type='HC1'"):
         release.infer(dps.OLS("y ~ a", cov_type="HC1"))
-    with pytest.raises(dps.NotMeasuredError, match="measured"):
-        release.infer(dps.OLS("y ~ b", cov_type="HC1"))
     release = released(dps.OLS("y ~ a + b", cov_type="HC1"), dps.PureDP(5))
-    nonrobust = release.infer(dps.OLS("y ~ a"))
-    assert np.all(np.isfinite(nonrobust.bse))
+    assert np.all(np.isfinite(release.infer(dps.OLS("y ~ a")).bse))
     assert np.all(np.isfinite(release.infer(dps.OLS("y ~ b", cov_type="HC1")).bse))
-    for formula in ("y ~ a*b", "y ~ a + a:b"):
-        with pytest.raises(dps.RequestError, match="products of up to 8 numbers"):
-            dps.OLS(formula, cov_type="HC1").family(SCHEMA)
     many = dps.Schema([dps.Number(f"x{i}", 0, 1, missing=0) for i in range(16)])
     with pytest.raises(dps.RequestError, match=r"need [0-9]+ mean products"):
         dps.OLS("x0 ~ " + " + ".join(f"x{i}" for i in range(1, 16)), cov_type="HC1").family(many)
 
 
-def test_rounded_residuals_serve_where_grids_are_finer(no_noise):
-    # y has 1301 points in a narrow part of its range: its rounding is that of the residual too.
-    frame = rows().assign(y=lambda d: (3 + d["a"] / 50 + 0.1 * (d["t"] * 1.0)).round(2))
-    found = released(dps.OLS("y ~ a", cov_type="HC1"), frame=frame).infer("o")
-    fit = smf.ols("y ~ a", frame).fit(cov_type="HC1")
-    steps = 2 * 13 / 128  # of y, which a rounding moves by half a step at most
-    np.testing.assert_array_less(found.bse, 2 * fit.bse[found.terms] + steps / np.sqrt(400))
-    np.testing.assert_array_less(fit.bse[found.terms] / 2, found.bse)
-
-
-@pytest.mark.parametrize("formula", ["y ~ a + C(g)", "y ~ a + b - 1"])
-def test_the_noise_on_a_robust_variance_is_what_it_is_said_to_be(formula, seeded_noise):
-    analysis = dps.OLS(formula, cov_type="HC1")
+def test_the_noise_on_a_robust_variance_is_what_it_is_said_to_be(seeded_noise):
+    analysis = dps.OLS("y ~ a + C(g)", cov_type="HC1")
     plan = dps.plan(ROUGH, {"o": analysis}, budget=dps.PureDP(20), reference=dps.Uniform())
     with _noise_from(seeded_noise(5)):
         model = dps.release(plan, uneven(), rng=0, m=100).infer("o").intervals.model

@@ -18,7 +18,7 @@ def exact_tail(x, normal, laplace, terms):
     return 1 - 2 / np.pi * integrate.quad(integrand, 0, end, limit=2_000, epsabs=1e-13)[0]
 
 
-@pytest.mark.parametrize(("k", "share"), [(1, 0.5), (5, 0.9), (20, 0.9), (65, 0.5), (65, 0.99)])
+@pytest.mark.parametrize(("k", "share"), [(1, 0.5), (20, 0.9), (65, 0.99)])
 def test_tails_are_within_four_per_cent(k, share):
     rng = np.random.default_rng(k)
     laplace = rng.exponential(size=(1, k)) ** 2

@@ -11,16 +11,17 @@ from dpstats.analyses.graphs.noisy_precision import NoisyPrecision
 LARGE = dps.PureDP(10_000)
 
 
-def exact_inverse(rows, half):
-    return np.linalg.inv(np.cov((rows / half).T, bias=True))
-
-
 def test_without_noise_it_is_the_inverse(graph_tools):
-    covariance, _, _ = graph_tools.covariance_of(budget=LARGE)
+    """And its bounds for the table are of numpy's divisor."""
+    rows = graph_tools.chain_rows(50)
+    covariance, _, _ = graph_tools.covariance_of(rows, budget=dps.PureDP(10**7))
     precision = NoisyPrecision(covariance)
-    exact = exact_inverse(graph_tools.chain_rows(), graph_tools.half)
-    np.testing.assert_allclose(precision.matrix, exact, rtol=1e-3)
+    exact = np.linalg.inv(np.cov((rows / graph_tools.half).T))
+    np.testing.assert_allclose(precision.matrix, exact * 50 / 49, rtol=1e-3)
     assert not precision.singular
+    low, high = precision.bounds(0.05, "table")
+    assert np.all((low <= exact + 1e-9) & (exact <= high + 1e-9))
+    assert (high - low).max() < 0.01 * np.abs(exact).max()
 
 
 def test_the_bias_of_the_noise_is_taken_off(graph_tools):
@@ -28,7 +29,7 @@ def test_the_bias_of_the_noise_is_taken_off(graph_tools):
     covariance, _, _ = graph_tools.covariance_of(budget=dps.PureDP(2))
     exact, sd = covariance.plain, np.sqrt(NoisyPrecision(covariance).noise_variances)
     rng, inverses = np.random.default_rng(1), {"plain": [], "corrected": []}
-    for _ in range(1_500):
+    for _ in range(600):
         noise = np.triu(rng.standard_normal((4, 4)))
         noisy = replace(covariance)
         noisy.__dict__["plain"] = exact + (np.triu(noise) + np.triu(noise, 1).T) * sd
@@ -37,10 +38,10 @@ def test_the_bias_of_the_noise_is_taken_off(graph_tools):
         inverses["plain"].append(np.linalg.inv(noisy.plain))
         inverses["corrected"].append(precision.matrix)
     off = {
-        name: (np.mean(found, axis=0) - np.linalg.inv(exact)) / np.std(found, axis=0) * 1_500**0.5
+        name: (np.mean(found, axis=0) - np.linalg.inv(exact)) / np.std(found, axis=0) * 600**0.5
         for name, found in inverses.items()
     }
-    assert np.abs(off["plain"]).max() > 5
+    assert np.abs(off["plain"]).max() > 4.5
     assert np.abs(off["corrected"]).max() < 4
 
 
@@ -65,7 +66,7 @@ def test_bounds_hold_for_every_error_within_the_radius(graph_tools, monkeypatch,
         return
     rng, reached = np.random.default_rng(0), 0.0
     _, vectors = np.linalg.eigh(covariance.plain)
-    for trial in range(400):
+    for trial in range(100):
         error = rng.standard_normal((4, 4))
         error += error.T
         if trial % 2:  # the worst direction shrinks the least eigenvalue
@@ -79,15 +80,6 @@ def test_bounds_hold_for_every_error_within_the_radius(graph_tools, monkeypatch,
     assert reached > 0.3  # the bound is not idle
 
 
-def test_bounds_for_the_table_are_of_numpys_divisor(graph_tools):
-    rows = graph_tools.chain_rows(50)
-    covariance, _, _ = graph_tools.covariance_of(rows, budget=dps.PureDP(10**7))
-    low, high = NoisyPrecision(covariance).bounds(0.05, "table")
-    exact = np.linalg.inv(np.cov((rows / graph_tools.half).T))
-    assert np.all((low <= exact + 1e-9) & (exact <= high + 1e-9))
-    assert (high - low).max() < 0.01 * np.abs(exact).max()
-
-
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
 def test_much_noise_is_nearly_singular(graph_tools, unit):
     covariance, _, _ = graph_tools.covariance_of(budget=dps.PureDP(0.05), unit=unit)
@@ -95,19 +87,3 @@ def test_much_noise_is_nearly_singular(graph_tools, unit):
     assert precision.singular
     assert np.isnan(precision.matrix).all()
     assert np.isinf(precision.bounds(0.05, "table")[1]).all()
-
-
-@pytest.mark.parametrize("ratio", [0.2, 0.8, 0.99, 1.01, 1.3, 5.0])
-def test_few_draws_decide_as_all_do(graph_tools, monkeypatch, ratio):
-    covariance, _, _ = graph_tools.covariance_of(budget=dps.PureDP(1))
-    radii = NoisyPrecision(covariance).radii
-    radius, _ = radii.radii(0.05, "table")
-    drawn = []
-    simulated = type(radii)._simulated
-    monkeypatch.setattr(
-        type(radii), "_simulated", lambda *args: drawn.append(args[-1]) or simulated(*args)
-    )
-    assert radii.exceed(ratio * radius, 0.05) == (ratio < 1)
-    assert len(drawn) <= (1 if ratio in (0.2, 5.0) else 2)
-    assert radii.exceed(np.nan, 0.05)
-    assert radii.exceed(-radius, 0.05)

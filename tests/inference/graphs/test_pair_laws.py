@@ -1,7 +1,5 @@
 """First-order laws of (partial) correlations: derivatives by differences, variances by draws."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -46,25 +44,18 @@ def test_gradients_are_those_of_differences(case):
         np.testing.assert_allclose((up - down) / (2 * step), expected, atol=2e-3, rtol=2e-3)
 
 
-@pytest.mark.parametrize("budget", [dps.PureDP(20), dps.ZCDP(5)])
-def test_variances_of_the_noise_are_those_of_draws(graph_tools, budget):
-    for unit in ("replace", "add_remove"):
-        covariance, _, _ = graph_tools.covariance_of(budget=budget, unit=unit)
-        laws = PairLaws.partial(NoisyPrecision(covariance))
-        at = laws.correlations[tuple(PAIRS)]
-        law = laws.error(PAIRS, at, sampling=False)
-        errors = covariance.moments.noise(4_000, np.random.default_rng(0))
-        found = [partials(covariance.of_moments(covariance.moments.matrix + e)) for e in errors]
-        spread = np.var(np.arctanh(found), axis=0)
-        np.testing.assert_allclose(law.variances, spread, rtol=0.15)
-
-
-def test_the_sampling_part_of_normal_rows_is_fishers(graph_tools):
-    covariance, _, _ = graph_tools.covariance_of(budget=dps.PureDP(10_000))
+@pytest.mark.parametrize(
+    ("budget", "unit"), [(dps.PureDP(20), "add_remove"), (dps.ZCDP(5), "replace")]
+)
+def test_variances_of_the_noise_are_those_of_draws(graph_tools, budget, unit):
+    """2,000 draws: a variance has an error of 4 to 5%."""
+    covariance, _, _ = graph_tools.covariance_of(budget=budget, unit=unit)
     laws = PairLaws.partial(NoisyPrecision(covariance))
-    law = laws.error(PAIRS, laws.correlations[tuple(PAIRS)])
-    np.testing.assert_allclose(law.normal, 1 / (5_000 - 5), rtol=0.12)
-    assert np.all(law.normal >= 1 / (5_000 - 5) - 1e-12)
+    law = laws.error(PAIRS, laws.correlations[tuple(PAIRS)], sampling=False)
+    errors = covariance.moments.noise(2_000, np.random.default_rng(0))
+    found = [partials(covariance.of_moments(covariance.moments.matrix + e)) for e in errors]
+    spread = np.var(np.arctanh(found), axis=0)
+    np.testing.assert_allclose(law.variances, spread, rtol=0.2)
 
 
 def test_heavy_tails_have_a_larger_sampling_part(graph_tools):
@@ -77,27 +68,8 @@ def test_heavy_tails_have_a_larger_sampling_part(graph_tools):
     laws = PairLaws.partial(NoisyPrecision(covariance))
     law = laws.error(PAIRS, laws.correlations[tuple(PAIRS)])
     found = [
-        np.arctanh(partials(np.cov(codes[rng.integers(0, 50_000, 2_000)].T))) for _ in range(400)
+        np.arctanh(partials(np.cov(codes[rng.integers(0, 50_000, 2_000)].T))) for _ in range(200)
     ]
     ratio = law.normal * 20_000 / (np.var(found, axis=0) * 2_000)
     assert np.all((ratio > 0.75) & (ratio < 1.5))
     assert (np.var(found, axis=0) * 2_000).max() > 1.3
-
-
-def test_answers_that_share_noise_are_counted_once(graph_tools):
-    """The squared weights of one noise add up before they are squared."""
-    covariance, _, _ = graph_tools.covariance_of(budget=dps.PureDP(20))
-    laws = PairLaws.partial(NoisyPrecision(covariance))
-    at = laws.correlations[tuple(PAIRS)]
-    weights, drawn = laws._noise(PAIRS, at)
-    found = weights**2 * np.array([law.variance for law in drawn])
-    answers = covariance.moments.answers
-    [(_, gradients)] = list(laws._gradients(PAIRS, at))
-    unit = covariance.n * covariance.moments.units
-    by_function = np.zeros((len(at), len(unit)))
-    for i, j in np.ndindex(covariance.moments.place.shape):
-        if (f := covariance.moments.place[i, j]) >= 0:
-            by_function[:, f] += gradients[:, i, j]
-    expected = (by_function / unit) @ answers.noise_covariance @ (by_function / unit).T
-    np.testing.assert_allclose(found.sum(axis=1), np.diag(expected), rtol=1e-9)
-    assert replace(laws, sign=-1) == laws

@@ -26,9 +26,9 @@ def convex_function(rng, p):
 
 
 def test_the_minimum_is_in_the_set_whatever_the_errors_within_the_bounds():
-    """45 functions, with errors at the ends of the bounds, also without convexity or constants."""
+    """15 functions, with errors at the ends of the bounds, also without convexity or constants."""
     rng, missed = np.random.default_rng(0), 0
-    for trial in range(45):
+    for trial in range(15):
         p = 1 + trial % 3
         value, best, reach = convex_function(rng, p)
         axes = [np.linspace(-1, 1, k) for k in rng.integers(3, 8, p)]
@@ -40,25 +40,11 @@ def test_the_minimum_is_in_the_set_whatever_the_errors_within_the_bounds():
             assert near.possible(best[None])[0], (trial, convex)
             assert np.all(near.hull[:, 0] <= best + 1e-6)
             assert np.all(best - 1e-6 <= near.hull[:, 1])
-            points = rng.uniform(-1, 1, (20, p))
+            points = rng.uniform(-1, 1, (10, p))
             assert np.all(near.lower(points, points) <= [value(b) + 1e-9 for b in points])
         # Without the errors in the bounds the minimum would be missed.
         missed += not NearMinimisers(axes, noisy, noisy, reach).possible(best[None])[0]
-    assert missed > 7
-
-
-def test_a_set_shrinks_with_the_grid_and_the_errors():
-    value = lambda b: (b[0] - 0.3) ** 2 + (b[1] + 0.2) ** 2 + b[0] * b[1]  # noqa: E731
-    widths = []
-    for k, q in [(9, 0.02), (9, 0.0), (33, 0.0)]:
-        axes = [np.linspace(-1, 1, k)] * 2
-        exact = np.array([value(point) for point in itertools.product(*axes)])
-        near = NearMinimisers(axes, exact - q, exact + q, np.full(2, np.inf))
-        widths.append(np.diff(near.hull).max())
-        assert not near.possible(np.array([[1.5, 0.0]]))[0]  # outside the box
-        first, last = near.boxes
-        assert np.all(near.lower(first, last) <= near.most)
-    assert widths[0] > 1.2 * widths[1] > 2.4 * widths[2]
+    assert missed > 2
 
 
 def test_without_convexity_or_constants_only_grid_points_are_excluded():
@@ -68,15 +54,6 @@ def test_without_convexity_or_constants_only_grid_points_are_excluded():
     possible = near.possible(np.array([[0.0], [0.3], [1.0], [2.0]]))
     assert possible.tolist() == [False, False, True, False]
     assert near.hull.tolist() == [[1.0, 1.0]]
-
-
-def test_bounds_that_contradict_each_other_leave_a_small_set():
-    axes = [np.linspace(0, 4, 5)]
-    values = np.array([1.0, 0.0, 3.0, 0.1, 2.0])
-    near = NearMinimisers(axes, values, values, np.array([np.inf]))
-    assert not near.possible(np.linspace(0, 4, 81)[:, None]).any()
-    low, high = near.hull[0]
-    assert 0 <= low < high <= 4
 
 
 @pytest.mark.parametrize("p", [1, 2, 3])

@@ -81,31 +81,6 @@ def test_related_columns_have_the_errors_of_related_columns():
         np.testing.assert_allclose((moved[1] - moved[0]) / 2e-6, c[f], rtol=1e-3, atol=1e-4)
 
 
-def test_no_direction_has_less_than_a_part_of_the_fitted_information():
-    """Answers that noise made impossible leave an information that is positive definite."""
-    some = dependent()[1]
-    means = some.answers.means.copy()
-    means[4] += 1.0  # a mean product beyond what the second moments allow
-    broken = replace(some, answers=SimpleNamespace(**{**vars(some.answers), "means": means}))
-    b = np.zeros(3)
-    calibrated = broken._information(broken.weights, b)
-    fitted = broken._information(broken.density, b)
-    assert np.linalg.eigvalsh(calibrated).min() < 0
-    least = np.linalg.eigvals(np.linalg.solve(fitted, broken.information(b))).real.min()
-    assert least == pytest.approx(0.1)
-
-
-def test_what_was_measured_leaves_no_rest():
-    """A statistic that is a combination of the functions needs nothing of the density."""
-    some = score(noise=1e-14)
-    of = np.asarray(some.functions.toarray().T @ [1.0, 2.0, -1.0, 0.5])[:, np.newaxis]
-    c, rest = some.parts(of)
-    np.testing.assert_allclose(c[:, 0], [1, 2, -1, 0.5], rtol=1e-4)
-    assert rest[0, 0] < 1e-7
-    unrelated = np.sin(40 * some.x[:, [1]])
-    assert some.parts(unrelated)[1][0, 0] > 0.3
-
-
 def test_what_bins_hide_has_a_variance_of_its_own():
     """None where every number is at the mean of its bin; else it grows, up to that of the rest."""
     none, small, large = (score(noise=1e-6, moved=moved) for moved in (0.0, 0.002, 1.0))
@@ -118,36 +93,6 @@ def test_what_bins_hide_has_a_variance_of_its_own():
         none.covariances(slope[None])[1] + hidden)  # fmt: skip
     average = [s.average(lambda b: float(b[1]) * np.ones(400))[2] for s in (none, small)]
     assert average[1] == pytest.approx(average[0] + hidden, rel=1e-3)
-
-
-def test_with_a_pilot_bins_hide_a_difference():
-    """Nothing where the pilot is the estimate, little near it, and all of it far away."""
-    plain = score(noise=1e-6, moved=0.01)
-    slope, b = np.array([0.0, 1.0]), plain.params
-    far = [
-        replace(plain, pilot=b + np.array([0.0, away])).density_variance(slope)
-        - replace(plain, coarse=plain.x).density_variance(slope)
-        for away in (0.0, 0.1, 0.2, 0.4)
-    ]
-    assert far[0] == pytest.approx(0, abs=1e-15)
-    assert 0 < far[1] < far[2] < far[3]
-    assert far[2] == pytest.approx(4 * far[1], rel=0.2)
-
-
-def test_all_noise_of_the_derivative_counts():
-    """A ridge would leave the part of it along a badly known direction to the fitted density."""
-    some = score(noise=3e-2)
-    slope = some.link.slope(some.x @ some.params) * some.x[:, 1] ** 2
-    f = some.functions.toarray()
-    f = f - (f @ some.density)[:, np.newaxis]
-    c = np.linalg.solve(f * some.density @ f.T, f * some.density @ slope)
-    in_all = c @ some.noise_of_means @ c
-    of_score, counted = (
-        float(part[:, 0] @ some.noise_of_means @ part[:, 0])
-        for part in (some.parts(slope[:, np.newaxis], ridge)[0] for ridge in (8, 0.01))
-    )
-    assert of_score < 0.5 * in_all
-    assert 0.95 * in_all < counted < 1.05 * in_all
 
 
 def test_the_error_grows_with_the_value_that_is_tested():

@@ -9,9 +9,9 @@ from scipy import special
 from dpstats.analyses.regression.cell_score import CellScore, corners
 
 
-def exact(x, y, bins, width=2.0):
+def exact(x, y, bins):
     """Without noise: numbers x in [-1, 1], outcomes y, in equal bins."""
-    half = width / bins / 2
+    half = 1 / bins
     middle = -1 + half * (2 * np.arange(bins) + 1)
     cell = np.clip(((x + 1) / (2 * half)).astype(int), 0, bins - 1)
     counts = np.array([np.bincount(cell[y == o], minlength=bins) for o in (0, 1)], dtype=float)
@@ -20,14 +20,9 @@ def exact(x, y, bins, width=2.0):
     slopes[0, :, 1] = half
     design = np.column_stack([np.ones(bins), middle])
     return CellScore(
-        design,
-        slopes,
-        np.zeros((bins, 2)),
-        counts,
-        offsets,
-        len(x),
+        design, slopes, np.zeros((bins, 2)), counts, offsets, len(x),
         noise=np.zeros((3 * bins,) * 2),
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +32,7 @@ def rows():
     return x, rng.random(3_000) < special.expit(0.5 + 2 * x)
 
 
-@pytest.mark.parametrize("bins", [3, 5, 8, 16])
+@pytest.mark.parametrize("bins", [3, 16])
 def test_the_misfit_bounds_the_score_at_any_coefficients(rows, bins):
     """The expected outcomes of the rows themselves against those of the cells."""
     x, _ = rows
@@ -56,23 +51,6 @@ def test_the_misfit_bounds_the_score_at_any_coefficients(rows, bins):
     assert middle[0] < 0 < high - low
 
 
-def test_the_noise_of_the_score_is_linear_in_that_of_the_counts(rows):
-    some = exact(*rows, 8)
-    factor = np.random.default_rng(1).normal(size=(24, 24))
-    noisy = replace(some, noise=factor @ factor.T)
-    b = np.array([0.4, 1.5])
-    moved = []
-    for d in np.eye(24) * 100:
-        other = replace(
-            some, counts=some.counts + d[:16].reshape(2, 8), offsets=some.offsets + d[16:]
-        )
-        moved.append((other.score(b) - some.score(b)) / 100)
-    entries = np.array(moved)
-    np.testing.assert_allclose(
-        entries.T @ noisy.noise @ entries, noisy.noise_covariance(b), rtol=1e-9
-    )
-
-
 def test_an_interval_ends_where_the_test_rejects(rows):
     x, y = rows
     some = exact(x[:400], y[:400], 8)
@@ -88,14 +66,13 @@ def test_an_interval_ends_where_the_test_rejects(rows):
     assert noisy.pvalue(h, 0.0, "larger") < 1e-3 < noisy.pvalue(h, 0.0, "smaller")
 
 
-def two_cells(laplace, sd=85.0):
-    """A common and a rare group with equal chances, noise of one law on four counts."""
+def two_cells(sd):
+    """A common and a rare group with equal chances, Laplace noise on four counts."""
     rows, half = np.array([100_000.0, 20_000.0]), np.zeros((0, 2, 2))
-    counts = np.stack([0.7 * rows, 0.3 * rows])
-    noise = {"laplace": sd * np.eye(4), "terms": np.ones(4)} if laplace else {}
     return CellScore(
-        np.array([[1.0, 0.0], [1.0, 1.0]]), half, np.zeros((2, 2)), counts, np.zeros((0, 2)),
-        120_000, noise=sd**2 * np.eye(4), **noise,
+        np.array([[1.0, 0.0], [1.0, 1.0]]), half, np.zeros((2, 2)),
+        np.stack([0.7 * rows, 0.3 * rows]), np.zeros((0, 2)), 120_000, noise=sd**2 * np.eye(4),
+        laplace=sd * np.eye(4), terms=np.ones(4),
     )  # fmt: skip
 
 
@@ -112,10 +89,10 @@ def tail_of_sum(x, sd, scales):
     return found
 
 
-@pytest.mark.parametrize("sd", [100.0, 250.0, 2_000.0])
+@pytest.mark.parametrize("sd", [100.0, 2_000.0])
 def test_few_cells_with_laplace_noise_have_its_tail(sd):
     """The score is linear in the noise, so the exact law of its sum is known."""
-    some, b = two_cells(laplace=True, sd=sd), np.array([special.logit(0.3), 0.0])
+    some, b = two_cells(sd), np.array([special.logit(0.3), 0.0])
     along = np.linalg.solve(some.information(b), [0.0, 1.0])
     scales = np.abs(some._entries(b) @ along) * sd / np.sqrt(2)
     sampling = np.sqrt(along[1])
@@ -137,11 +114,11 @@ def test_what_bins_hide_is_no_evidence_in_a_joint_test(rows):
 
 
 def test_a_joint_test_has_its_level_under_noise_on_few_cells():
-    """60 tables of three groups with equal chances: 11 or more have a chance of .0003."""
+    """40 tables of three groups with equal chances: 9 or more have a chance of .0003."""
     rng, sizes, sd = np.random.default_rng(3), np.array([2_000, 600, 150]), 25.0
     design = np.column_stack([np.ones(3), np.eye(3)[:, 1:]])
     both, equal, rejected = np.eye(3)[1:], np.zeros(2), np.zeros(2)
-    for run in range(60):
+    for run in range(40):
         ill = rng.binomial(sizes, 0.4)
         counts = np.array([sizes - ill, ill]) + rng.laplace(0, sd / np.sqrt(2), (2, 3))
         some = CellScore(
@@ -153,8 +130,8 @@ def test_a_joint_test_has_its_level_under_noise_on_few_cells():
         )
         rejected += [one.params is not None and one.wald(both, equal)[1] <= 0.05
                      for one in (some, forgetful)]  # fmt: skip
-    assert rejected[0] < 11
-    assert rejected[1] > 18  # a planted bug: noise that is not allowed for is seen
+    assert rejected[0] < 9
+    assert rejected[1] > 12  # a planted bug: noise that is not allowed for is seen
 
 
 def noisy_effect(rng, bins, spread):
@@ -176,18 +153,17 @@ def noisy_effect(rng, bins, spread):
     return noisy.average(effect)
 
 
-@pytest.mark.parametrize(("bins", "spread"), [(6, (1, 1)), (16, (4, 4))])
-def test_average_effects_cover_with_wide_bins_too(bins, spread):
-    """150 tables: 129 or fewer of them have a chance below 1e-5 at a coverage of .95."""
-    rng = np.random.default_rng(4)
-    x = 2 * rng.beta(*spread, 2_000_000) - 1
+def test_average_effects_cover_with_wide_bins_too():
+    """100 tables: 83 or fewer of them have a chance of 1e-5 at a coverage of .95."""
+    rng, bins, spread = np.random.default_rng(4), 6, (1, 1)
+    x = np.linspace(-1, 1, 20_001)
     chance = special.expit(-0.3 + 1.6 * x)
     truth = 1.6 * np.mean(chance * (1 - chance))
-    found = np.array([noisy_effect(rng, bins, spread) for _ in range(150)])
+    found = np.array([noisy_effect(rng, bins, spread) for _ in range(100)])
     reach = 1.96 * np.sqrt(found[:, 1] + found[:, 2])
     covered = (found[:, 0] - found[:, 4] - reach <= truth) & (
         truth <= found[:, 0] - found[:, 3] + reach
     )
-    assert covered.sum() > 129
+    assert covered.sum() > 83
     ratio = np.sqrt(np.median(found[:, 1] + found[:, 2])) / found[:, 0].std()
-    assert 0.9 < ratio < 1.12
+    assert 0.85 < ratio < 1.2

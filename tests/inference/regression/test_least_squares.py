@@ -1,8 +1,8 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
-from scipy import stats
 
 import dpstats as dps
 from dpstats.analyses.regression.least_squares import EqualVariances, LeastSquares, LinearIntervals
@@ -19,19 +19,16 @@ SCHEMA = dps.Schema([
 def fitted(unit="replace", epsilon=5.0, n=400):
     rng = np.random.default_rng(0)
     a, b = rng.integers(-10, 11, n) / 10, rng.integers(0, 21, n) / 5
-    frame = {"a": a, "b": b, "g": rng.choice(["n", "s", "w"], n),
-             "y": np.clip(a - 0.2 * b + rng.normal(0, 1, n), -3, 3).round(1)}  # fmt: skip
-    import pandas as pd
-
+    frame = pd.DataFrame({"a": a, "b": b, "g": rng.choice(["n", "s", "w"], n)})
+    frame["y"] = np.clip(a - 0.2 * b + rng.normal(0, 1, n), -3, 3).round(1)
     plan = dps.plan(SCHEMA, {"o": dps.OLS("y ~ a + b + g")}, budget=dps.PureDP(epsilon), unit=unit,
                     reference=dps.Uniform())  # fmt: skip
-    release = dps.release(plan, pd.DataFrame(frame), rng=0, m=100)
+    release = dps.release(plan, frame, rng=0, m=100)
     return release.infer("o").intervals.model
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_the_law_is_that_of_the_noise_in_the_normal_equations(unit):
-    model = fitted(unit)
+def test_the_law_is_that_of_the_noise_in_the_normal_equations():
+    model = fitted("add_remove")
     combination = np.array([1.0, -2, 0.5, 0, 1])
     fixed, moving = model.noise(combination), model.moving(combination)
     rng = calibration_generator(model.matrix.answers)
@@ -49,8 +46,8 @@ def test_the_law_is_that_of_the_noise_in_the_normal_equations(unit):
         assert np.var(wanted) == pytest.approx(exact, rel=0.3)  # 6 standard errors
 
 
-@pytest.mark.parametrize("target", ["population", "table"])
-def test_a_limit_beyond_the_draws_leaves_those_of_other_coefficients(target, monkeypatch):
+def test_a_limit_beyond_the_draws_leaves_those_of_other_coefficients(monkeypatch):
+    target = "population"
     intervals = LinearIntervals(fitted(), np.eye(5), np.zeros(5))
     plain, certified = (intervals.conf_int(0.05, m, target) for m in ("noise_aware", "certified"))
     law = intervals._law(1, target)
@@ -61,34 +58,8 @@ def test_a_limit_beyond_the_draws_leaves_those_of_other_coefficients(target, mon
     assert high[1] == max(plain[1][1], certified[1][1]) > plain[1][1]
 
 
-def law_of(spread, df, fixed, moving, estimate=0.0):
-    return ConfidenceLaw.of_moving_noise(estimate, spread, df, fixed, moving, gaussian=False)
-
-
-def test_noise_alone_and_sampling_alone():
-    rng = np.random.default_rng(2)
-    fixed, moving = rng.laplace(0, 0.5, 4000), rng.laplace(0, 0.1, 4000)
-    low, high = law_of(0.0, 20.0, fixed, moving).limits(0.1)
-    for end, side in ((low, -1), (high, 1)):
-        rejected = [
-            np.mean(side * (fixed + t * moving + t) <= 0) < 0.05
-            for t in end + side * np.array([-1e-3, 1e-3])
-        ]
-        assert rejected == [False, True]
-    classical = law_of(0.3, 7.0, np.zeros(1000), np.zeros(1000), 0.2).limits(0.05)
-    expected = 0.2 + np.array([-1, 1]) * 0.3 * stats.t.isf(0.025, 7)
-    np.testing.assert_allclose(classical, expected, rtol=1e-10)
-
-
 def test_no_end_where_the_noise_may_hide_a_singular_matrix():
-    rng = np.random.default_rng(3)
-    fixed, moving = rng.laplace(0, 0.5, 4000), rng.laplace(0, 0.5, 4000)
-    share = np.mean(moving <= -1)
-    law = law_of(0.3, 20.0, fixed, moving)
-    assert law.limits(0.9 * share) == (-np.inf, np.inf)
-    assert law.unbounded(0.9 * share)
-    assert np.all(np.isfinite(law.limits(1.2 * share)))
-    # A matrix that is positive definite, with two noise deviations to spare at most.
+    """A matrix that is positive definite, with two noise deviations to spare at most."""
     model = fitted(epsilon=1e6)
     noisier = SimpleNamespace(**{name: getattr(model.matrix, name) for name in (
         "matrix", "place", "n", "units")}, answers=fitted(epsilon=0.1).matrix.answers)  # fmt: skip
@@ -97,16 +68,16 @@ def test_no_end_where_the_noise_may_hide_a_singular_matrix():
     assert law.unbounded(0.05)
 
 
-@pytest.mark.parametrize("deviations", [2.5, 3.5, 40])
+@pytest.mark.parametrize("deviations", [2.5, 40])
 def test_a_joint_test_allows_for_the_law_of_the_noise(deviations, seeded_noise):
-    """Statistic and p-value against 50,000 errors drawn at the hypothesis; noise is most of them.
+    """Statistic and p-value against 30,000 errors drawn at the hypothesis; noise is most of them.
 
     The F distribution alone gives 0.032 and 0.0012 where shares of 0.05 and 0.009 are drawn.
     At 40 deviations the noise grows with the coefficients of the hypothesis.
     """
     with _noise_from(seeded_noise(0)):
         model = fitted(epsilon=0.3, n=20_000)
-    two, size, rng = np.eye(5)[1:3], 50_000, np.random.default_rng(5)
+    two, size, rng = np.eye(5)[1:3], 30_000, np.random.default_rng(5)
     covariance = model.sampling.matrix + model.noise_covariance
     apart = deviations * np.sqrt(np.diag(covariance)[1:3]) * [1, 0.3]
     statistic, pvalue = model.wald(two, model.params[1:3] + apart)
@@ -122,14 +93,3 @@ def test_a_joint_test_allows_for_the_law_of_the_noise(deviations, seeded_noise):
     assert statistic == pytest.approx(apart @ precision @ apart / 2, rel=0.03)
     drawn = np.einsum("ij,jk,ik->i", errors, precision, errors) / 2
     assert pvalue == pytest.approx(np.mean(drawn >= statistic), abs=0.006)
-
-
-def test_a_narrow_sampling_part_leaves_the_quantile_of_the_noise():
-    """The p-value falls in steps of one draw: a slope there would lead far away."""
-    noise = np.random.default_rng(0).laplace(0, 1, 4_000)
-    law = law_of(1e-9, 20.0, noise, np.zeros(4_000))
-    for end in law.limits(0.05):
-        assert abs(end) == pytest.approx(np.quantile(np.abs(noise), 0.95), rel=5e-2)
-    slow = law_of(0.02, 20.0, noise, 0.1 * noise)
-    for end in slow.limits(0.01):
-        assert slow.pvalue(end, "two-sided") == pytest.approx(0.01, rel=1e-6)

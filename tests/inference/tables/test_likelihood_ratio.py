@@ -47,11 +47,11 @@ def test_tiny_noise_keeps_all_digits():
 
 
 def test_mixture_is_laplace():
-    tau = laplace_mixture(np.array([2.0, 8.0]), 200_000, 3)
+    tau = laplace_mixture(np.array([2.0, 8.0]), 50_000, 3)
     x = np.random.default_rng(4).normal(size=tau.shape) * np.sqrt(tau)
     for j, scale in enumerate((1.0, 2.0)):
-        # Kolmogorov's statistic is below 0.005 for 200,000 draws with probability 1 - 1e-4
-        assert stats.kstest(x[:, j], stats.laplace(scale=scale).cdf).statistic < 0.005
+        # Kolmogorov's statistic is below 0.01 for 50,000 draws with probability 1 - 1e-4
+        assert stats.kstest(x[:, j], stats.laplace(scale=scale).cdf).statistic < 0.01
 
 
 def test_normal_ratio_equals_scipy():
