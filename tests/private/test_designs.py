@@ -49,20 +49,25 @@ def blocks_of(schema):
     return [*blocks, contrasts_of(table, pairs, min(pairs.count, 7))] if pairs.count else blocks
 
 
-def sums_of(data, design=DESIGN, **options):
-    schema = schema_of(design)
-    blocks = blocks_of(schema)
-    sums, _ = exact_sums(open_source(data, schema, **options), schema, blocks)
+SCHEMA = schema_of(DESIGN)
+BLOCKS = blocks_of(SCHEMA)
+DRAWN = list(zip(FLAGS, WEIGHTS, AREAS, SCHOOLS, strict=True))
+
+
+def sums_of(data, schema=SCHEMA, person=None):
+    """Sums of all rows, or of those of units whose weights are scaled to two caps."""
+    source, blocks = open_source(data, schema, person), blocks_of(schema)
+    if person is not None:
+        source = of_persons(source, person, 2, design=DESIGN)
+    sums, _ = exact_sums(source, schema, blocks)
     return [block.tolist() for block in sums]
 
 
-def steps_of(weight, design=DESIGN):
+def steps_of(weight):
     """The documented rule for a weight, in plain Python."""
     if weight is None or not math.isfinite(weight) or weight <= 0:
-        weight = design.missing or 0
-    else:
-        weight = max(weight, design.low)
-    return math.floor(min(weight, design.cap) / design.cap * STEPS + 0.5)
+        weight = DESIGN.missing
+    return math.floor(min(max(weight, DESIGN.low), DESIGN.cap) / DESIGN.cap * STEPS + 0.5)
 
 
 def hash_of(area, school, design):
@@ -71,26 +76,23 @@ def hash_of(area, school, design):
     return number % (2 * design.pairs.plain)
 
 
-def unit_of(area, school, design=DESIGN):
+def unit_of(area, school):
     """That for the code of a unit; undeclared ones by a hash of their keys."""
-    strata, units = design.listed_units, [key for _, keys in design.listed_units for key in keys]
+    strata, units = DESIGN.listed_units, [key for _, keys in DESIGN.listed_units for key in keys]
     for h, (stratum, keys) in enumerate(strata):
         if area == stratum and school in keys:
-            return design.pairs.codes[h, units.index(school)]
-    return hash_of(*(key_of(key) or b"" for key in (area, school)), design)
+            return DESIGN.pairs.codes[h, units.index(school)]
+    return hash_of(*(key_of(key) or b"" for key in (area, school)), DESIGN)
 
 
-def expected(design=DESIGN, rows=None):
-    if rows is None:
-        rows = list(zip(FLAGS, WEIGHTS, AREAS, SCHOOLS, strict=True))
-        rows = [(row, steps_of(row[1], design)) for row in rows]
-    *_, contrasts = blocks_of(schema_of(design))
-    table, total = np.zeros(2, int), np.zeros((contrasts.count, 2), int)
+def expected(rows):
+    """Sums of the blocks over rows and their steps."""
+    table, total = np.zeros(2, int), np.zeros((BLOCKS[-1].count, 2), int)
     for (flag, _, area, school), steps in rows:
-        unit = unit_of(area, school, design)
+        unit = unit_of(area, school)
         table[int(flag)] += steps
         if unit != UNPAIRED:
-            pair, plain = unit // 2, contrasts.pairs
+            pair, plain = unit // 2, BLOCKS[-1].pairs
             j = pair % plain[1] if pair < plain[0] else plain[1] + (pair - plain[0])
             total[j, int(flag)] += steps * (-1 if unit % 2 else 1)
     return [table.tolist(), [int(table.sum())], [int(table.sum())], total.ravel().tolist()]
@@ -102,7 +104,8 @@ def objects_of(table):
 
 
 def test_every_way_has_the_sums_of_a_loop(way, every_route, tmp_path):
-    assert sums_of(every_route[way](TABLE, objects_of(TABLE), tmp_path)) == expected()
+    data = every_route[way](TABLE, objects_of(TABLE), tmp_path)
+    assert sums_of(data) == expected([(row, steps_of(row[1])) for row in DRAWN])
 
 
 # Declared keys, a cell, and whether it is one of them.
@@ -161,12 +164,13 @@ def test_a_key_that_is_not_declared_stops_no_release():
 def test_a_row_adds_the_same_whatever_other_rows_there_are(units):
     """So which units occur changes nothing of how others are paired."""
     design = dps.Design("weight", mean=2, cap=8, strata="area", unit="school", units=units)
-    whole = sums_of(TABLE, design)
-    parts = [sums_of(TABLE.take([i]), design) for i in range(len(FLAGS))]
+    schema = schema_of(design)
+    whole = sums_of(TABLE, schema)
+    parts = [sums_of(TABLE.take([i]), schema) for i in range(len(FLAGS))]
     for block, sums in enumerate(whole):
         assert sums == np.sum([part[block] for part in parts], axis=0).tolist()
     order = np.random.default_rng(1).permutation(len(FLAGS))
-    assert sums_of(TABLE.take(order), design) == whole
+    assert sums_of(TABLE.take(order), schema) == whole
     if units is None:
         assert any(whole[3])
 
@@ -176,7 +180,7 @@ def check_moves(values, neighbours, exact):
 
     Rows come in place of others, or of none.
     """
-    for at, block in enumerate(blocks_of(schema_of(DESIGN))):
+    for at, block in enumerate(BLOCKS):
         claimed = block.moved_by(neighbours)
         every = np.array([value[at] for value in values])
         others = every if neighbours.unit == "replace" else 0 * every[:1]
@@ -189,7 +193,7 @@ def check_moves(values, neighbours, exact):
 
 
 def neighbours_of(unit, **options):
-    return dps.plan(schema_of(DESIGN), {"p": dps.Proportion("flag")}, budget=dps.PureDP(1),
+    return dps.plan(SCHEMA, {"p": dps.Proportion("flag")}, budget=dps.PureDP(1),
                     unit=unit, **options).strategy.neighbours  # fmt: skip
 
 
@@ -199,14 +203,11 @@ def test_a_row_moves_sums_by_no_more_than_is_claimed(unit):
     cells = [(flag, weight, area, school) for flag in (True, False) for weight in (None, 0.6, 1e9)
              for area, school in [("north", 1), ("north", 2), ("north", 3), ("south", 5),
                                   ("south", 6), ("south", 7), ("east", 99)]]  # fmt: skip
-    values = [expected(rows=[(row, steps_of(row[1]))]) for row in cells]
+    values = [expected([(row, steps_of(row[1]))]) for row in cells]
     check_moves(values, neighbours_of(unit), lambda block: isinstance(block, Contrasts))
 
 
-ROWS_OF_TABLE = list(zip(FLAGS, WEIGHTS, AREAS, SCHOOLS, strict=True))
-
-
-def scaled_rows(most, key=3, rows=ROWS_OF_TABLE):
+def scaled_rows(most, key, rows):
     """Rows with a key and their steps, scaled down where those of the key are above `most` caps."""
     steps, total = [steps_of(row[1]) for row in rows], {}
     for row, own in zip(rows, steps, strict=True):
@@ -219,18 +220,12 @@ def test_units_may_be_what_is_protected(way, every_route, tmp_path, monkeypatch)
     """The keys of persons are those of units: rows without one are not used."""
     monkeypatch.setattr(sources, "BATCH_ROWS", 5)
     table = pa.concat_tables([TABLE] * 3)
-    schema = schema_of(DESIGN)
     data = every_route[way](table, objects_of(table), tmp_path)
-    source = open_source(data, schema, "school")
-    if not source.again:
+    if way == "any stream":
         with pytest.raises(dps.DataError, match="reads the rows twice, and this is a stream"):
-            of_persons(source, "school", 2, design=DESIGN)
-        return
-    used = of_persons(source, "school", 2, design=DESIGN)
-    sums, n = exact_sums(used, schema, blocks_of(schema))
-    wanted = expected(rows=scaled_rows(2, rows=3 * ROWS_OF_TABLE))
-    assert [block.tolist() for block in sums] == wanted
-    assert n == 3 * (len(FLAGS) - 1)
+            sums_of(data, person="school")
+    else:
+        assert sums_of(data, person="school") == expected(scaled_rows(2, 3, 3 * DRAWN))
 
 
 @pytest.mark.parametrize("most", [1, 2])
@@ -246,7 +241,7 @@ def test_all_rows_of_a_person_move_sums_by_no_more_than_is_claimed(most, whose):
             for _ in range(4)
         ])  # fmt: skip
     of_one = [[(*row, "one") for row in rows] for rows in states]
-    values = [expected(rows=[(row[:4], steps) for row, steps in scaled_rows(most, 4, rows)])
+    values = [expected([(row[:4], steps) for row, steps in scaled_rows(most, 4, rows)])
               for rows in of_one]  # fmt: skip
     person = "school" if whose == "units" else "id"
     for unit in ("replace", "add_remove"):
@@ -272,12 +267,12 @@ def test_a_query_that_changes_between_two_readings_gives_no_person_more():
 
 
 def test_a_plan_protects_units_or_persons_beside_them(tmp_path):
-    keys, every = [*range(9)] * 4, 3 * ROWS_OF_TABLE
+    keys, every = [*range(9)] * 4, 3 * DRAWN
     table = pa.concat_tables([TABLE] * 3).append_column("id", pa.array(keys))
-    schema, asked = schema_of(DESIGN), {"p": dps.Proportion("flag")}
+    asked = {"p": dps.Proportion("flag")}
     with_ids = [(*row, key) for row, key in zip(every, keys, strict=True)]
     for person, of, key in (("school", every, 3), ("id", with_ids, 4)):
-        plan = dps.plan(schema, asked, budget=dps.PureDP(1), unit="add_remove", person=person)
+        plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1), unit="add_remove", person=person)
         caution = "Caution: whole units are protected, and there are 7" in str(plan)
         assert caution == (person == "school")
         plan.save(tmp_path / "plan.json", overwrite=True)
@@ -285,19 +280,19 @@ def test_a_plan_protects_units_or_persons_beside_them(tmp_path):
         with noise._noise_from(lambda scale, size: np.zeros(size, np.int64)):
             measured = dps.measure(plan, table)
         rows = [(row[:4], steps) for row, steps in scaled_rows(1, key, of)]
-        assert measured.count.sums.tolist() == expected(rows=rows)[2]
+        assert measured.count.sums.tolist() == expected(rows)[2]
         fit = dps.check(plan, table)
         assert fit.rows == len(rows)
         scaled = {row[key] for row in of if row[key] is not None and sum(
             steps_of(r[1]) for r in of if r[key] == row[key]) > STEPS}  # fmt: skip
         assert f"by the key '{person}', are scaled to at most the cap in all" in fit.persons
         assert f"those of {len(scaled)} keys are scaled" in fit.persons
-    plan = dps.plan(schema, asked, budget=dps.PureDP(1), person="school", rows_per_person=2)
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1), person="school", rows_per_person=2)
     assert "those with a key" in " ".join(str(plan).split())
     assert "not independent" not in str(plan.preview(n=100))  # contrasts of units allow for it
     for person in ("weight", "area", "flag"):
         with pytest.raises(dps.RequestError, match="tells persons apart"):
-            dps.plan(schema, asked, budget=dps.PureDP(1), person=person)
+            dps.plan(SCHEMA, asked, budget=dps.PureDP(1), person=person)
 
 
 def test_no_column_of_a_design_is_taken_for_scaled_weights():

@@ -182,8 +182,7 @@ POLARS = {
     "Array": (pl.Array(pl.Int64, 1), LISTS),
     "Struct": (pl.Struct({"a": pl.Int64}), [{"a": 1}, None]),
 }
-LONG = hasattr(pl, "Int128")  # from polars 1.18 on
-if LONG:
+if hasattr(pl, "Int128"):  # from polars 1.18 on
     POLARS["Int128"] = pl.Int128, [1, 7, None, 2**100]
     POLARS["List of Int128"] = pl.List(pl.Int128), LISTS
 
@@ -209,16 +208,3 @@ def test_a_type_of_duckdb_is_read_as_its_python_values():
             for lossless in (False, True):
                 connection.execute(f"SET arrow_lossless_conversion = {lossless}")
                 assert outcome(relation) == expected, cell
-
-
-def test_a_long_integer_in_a_file_is_no_reason_to_refuse_its_frame(tmp_path):
-    """polars and DuckDB give the column another type, which Arrow does not carry as a number."""
-    path = tmp_path / "rows.csv"
-    lines = [",".join([cell] * len(COLUMNS)) for cell in ("1", "9" * 30)]
-    path.write_text("\n".join([",".join(SCHEMA.names), *lines, ""]))
-    expected = outcome(path)
-    with duckdb.connect() as connection:
-        connection.execute("SET arrow_lossless_conversion = true")
-        read = [pl.read_csv(path), pl.scan_csv(path)] if LONG else []
-        for data in [*read, connection.read_csv(str(path))]:
-            assert outcome(data) == expected
