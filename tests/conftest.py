@@ -92,6 +92,7 @@ def _noise_of(name: str) -> Iterator[None]:
 FEW_POINTS = {
     "analyses", "bounds", "cli", "docs", "inference", "planning", "plots", "releases", "reports",
     "results", "statistical", "test_docstrings.py", "test_examples.py", "test_how_to.py",
+    "test_second_stage.py",
 }  # fmt: skip
 
 # Points of a density: in fast tests, and as the package has them.

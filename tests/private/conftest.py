@@ -332,8 +332,8 @@ def on_every_route(tmp_path):
 # The others differ in how an array lies in memory: see test_tables.py.
 WAYS = [name for name in (
     "csv", "csv.gz", "parquet, dictionaries", "folder", "pandas", "pandas objects",
-    "pandas categories", "arrow chunks", "any stream", "polars, lazily", "polars categories",
-    "duckdb", "dask", "ibis on duckdb", "ibis, distinct rows",
+    "pandas categories", "arrow chunks", "any stream", "polars, lazily", "duckdb", "dask",
+    "ibis on duckdb", "ibis, distinct rows",
 ) if name in ROUTES]  # fmt: skip
 
 
@@ -342,7 +342,12 @@ def one_of_every_kind():
     return {name: ROUTES[name] for name in WAYS}
 
 
+# Those that differ in more than the types of columns: one of every adapter.
+ADAPTERS = [w for w in WAYS if w not in ("pandas", "pandas categories", "arrow chunks")]
+
+
 def pytest_generate_tests(metafunc):
-    """Tests with `way` run on one route of every kind."""
-    if "way" in metafunc.fixturenames:
-        metafunc.parametrize("way", WAYS)
+    """Tests with `way` run on one route of every kind, those with `adapter` on one of each."""
+    for name, routes in (("way", WAYS), ("adapter", ADAPTERS)):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, routes)

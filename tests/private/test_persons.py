@@ -133,7 +133,7 @@ def test_keys_of_any_type_tell_persons_apart(usual, monkeypatch):
 
 def test_threads_make_no_difference(every_route, tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "BATCH_ROWS", 20)
-    table = table_of(n=400, persons=50)
+    table = table_of(n=200, persons=30)
     rows, objects, wanted = arrow(table), pd.DataFrame(table, dtype=object), expected(table, 3)
     for processors in (1, 8):
         monkeypatch.setattr("os.cpu_count", lambda processors=processors: processors)
@@ -233,7 +233,7 @@ def test_a_persons_rows_cost_at_most_the_budget_however_many_they_are(unit, tota
         return found
 
     losses = []
-    values, others = [("a", 0), ("b", 100), ("z", 50)], [("a", 30), ("b", 70)]
+    values, others = [("a", 0), ("b", 100)], [("a", 30), ("z", 70)]
     for pattern in ("ppqpq", "p?pq"):
         keys, seen = [None if key == "?" else key for key in pattern], []
         for cells in itertools.product(values, repeat=keys.count("p")):

@@ -56,7 +56,7 @@ def first(rows):
     """A release with some noise that a second stage may be added to."""
     with some_noise():
         return dps.release(dps.plan(SCHEMA, {"it": dps.Logistic(FORMULA)}, budget=BUDGET), rows,
-                           m=100, k=10, rng=0)  # fmt: skip
+                           m=50, k=10, rng=0)  # fmt: skip
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_a_table_that_changes_between_the_readings_keeps_the_first_stage(
         assert "secret" not in str(caught.value)
         assert "nothing was" not in str(caught.value)
         held = kept_after(caught.value, tmp_path / f"{message[:9]}.zip")
-    result = dps.synthesize(held, m=100, k=10, rng=0).infer("it")
+    result = dps.synthesize(held, m=50, k=10, rng=0).infer("it")
     assert len(result.conf_int()) == 4
     assert "no second stage for this formula" in result.summary()
 
@@ -213,13 +213,13 @@ def test_a_second_stage_is_added_to_a_release(unit, rows, readings, tmp_path):
     planned = dps.plan(SCHEMA, asked, budget=budget, unit=unit)
     ledger = dps.Ledger.create(tmp_path / "ledger", dps.ApproxDP(3, 1e-6), unit=unit)
     with some_noise():
-        first = dps.release(planned, rows, m=100, k=10, rng=0)
+        first = dps.release(planned, rows, m=50, k=10, rng=0)
         later = dps.plan(SCHEMA, plan().analyses, budget=added, start=first)
         assert "Still to be spent: epsilon = 2, delta = 1e-06" in " ".join(str(later).split())
         later.save(tmp_path / "later.json")
         assert dps.Plan.load(tmp_path / "later.json") == later
         readings.clear()
-        second = dps.release(later, rows, ledger=ledger, m=100, k=10, rng=0)
+        second = dps.release(later, rows, ledger=ledger, m=50, k=10, rng=0)
     assert [len(blocks) for blocks in readings] == [1]
     assert ledger.spent == added.rho
     assert ledger.spendings[0].plan == later.digest == second.measurements.plan_digest
@@ -274,7 +274,7 @@ def test_what_start_keeps_and_shares(rows):
     asked = {"it": dps.Logistic(FORMULA), "other": dps.Logistic("y ~ x")}
     reference = dps.PerturbedHistogram(Fraction(1, 4))
     held = dps.release(dps.plan(SCHEMA, asked, budget=BUDGET, reference=reference), rows,
-                       m=100, k=10, rng=0)  # fmt: skip
+                       m=50, k=10, rng=0)  # fmt: skip
     two = {name: replace(one, stages=2) for name, one in asked.items()}
     later = dps.plan(SCHEMA, two, budget=dps.ZCDP(1), start=held, shares={"it": 1, "other": 3})
     spent = [p.block.cost(BUDGET, later.neighbours, p.multiplier) for p in later.strategy.scores]
@@ -299,8 +299,8 @@ def test_the_second_reading_uses_the_same_rows_of_each_person(rows, seeded_noise
 
 def test_what_start_cannot_be(rows, first, measured):
     held = dps.release(dps.plan(SCHEMA, {"it": dps.Logistic("y ~ x")}, budget=BUDGET), rows,
-                       m=100, k=10, rng=0)  # fmt: skip
-    whole = dps.synthesize(measured, m=100, k=10, rng=0)
+                       m=50, k=10, rng=0)  # fmt: skip
+    whole = dps.synthesize(measured, m=50, k=10, rng=0)
     two = dict(plan().analyses)
     other = dps.Schema([*SCHEMA, dps.Boolean("z")])
     for schema, asked, budget, start, message in (

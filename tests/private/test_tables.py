@@ -44,7 +44,7 @@ def sums_of(data, schema, blocks):
 
 
 # One row is alone in the last batch.
-@pytest.mark.parametrize(("rows", "batch_rows"), [(0, 4), (5, 4), (61, 20)])
+@pytest.mark.parametrize(("rows", "batch_rows"), [(0, 4), (5, 4), (33, 16)])
 def test_p36_every_route_gives_the_sums_of_a_loop(
     rows, batch_rows, loop, on_every_route, monkeypatch
 ):

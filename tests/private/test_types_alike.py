@@ -140,13 +140,11 @@ def objects(cells):
 
 def test_a_type_is_read_as_its_python_values(tmp_path):
     """In chunks that begin in the middle of an array, in a file, and as chosen rows of persons."""
-    plan = dps.plan(SCHEMA, {"m": dps.Marginals(SCHEMA.names, 1)}, budget=dps.PureDP(1))
     of_cells = {}
     for name, cells in TYPES.items():
         plain = cells.to_pylist()
         if repr(plain) not in of_cells:
             of_cells[repr(plain)] = outcome(objects(plain))
-            assert dps.check(plan, pa.table(in_all(cells))).rows == len(cells), name
         expected = of_cells[repr(plain)]
         pieces = pa.chunked_array([cells[:1], cells[:0], cells[1:]])
         assert outcome(pa.table(in_all(pieces))) == expected, name
@@ -159,12 +157,14 @@ def test_a_type_is_read_as_its_python_values(tmp_path):
 
 
 def test_a_pandas_column_on_arrow_is_read_as_its_python_values():
+    plan = dps.plan(SCHEMA, {"m": dps.Marginals(SCHEMA.names, 1)}, budget=dps.PureDP(1))
     for name in ("uint64", "halffloat", "decimal128(9, 2)", "string_view", "binary", "bool",
                  "date32[day]", "timestamp[ns]", "struct", "runs of texts", "uuid"):  # fmt: skip
         cells = TYPES[name]
         column = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([cells[:1], cells[1:]])))
         expected = outcome(objects(cells.to_pylist()))
         assert outcome(pd.DataFrame(in_all(column))) == expected, name
+        assert dps.check(plan, pd.DataFrame(in_all(column))).rows == len(cells), name
 
 
 def test_json_is_the_value_that_it_spells():
@@ -194,8 +194,8 @@ def test_a_type_of_polars_is_read_as_its_python_values():
 
 
 DUCKDB = ["1::HUGEINT", "1::UHUGEINT", "'101'::BIT", "'2'::VARINT", "union_value(num := 1)",
-          "'a'::ENUM('a', 'b')", "INTERVAL 1 DAY", "TIMETZ '01:02:03+01'", "true", "'a'::BLOB",
-          "TIMESTAMP_S '2024-05-01'", "1.00::DECIMAL(38, 2)", "map {'a': 1}", "uuid()"]  # fmt: skip
+          "'a'::ENUM('a', 'b')", "INTERVAL 1 DAY", "TIMETZ '01:02:03+01'", "'a'::BLOB",
+          "map {'a': 1}", "uuid()"]  # fmt: skip
 
 
 def test_a_type_of_duckdb_is_read_as_its_python_values():
