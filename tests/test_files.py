@@ -4,7 +4,6 @@ import bz2
 import copy
 import io
 import json
-import lzma
 import os
 import zipfile
 from dataclasses import replace
@@ -55,56 +54,34 @@ def saved(release, tmp_path):
     return tmp_path / "release.zip"
 
 
-def rewritten(path, **texts):
-    """The archive with members replaced; their names with _ for the dot."""
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name).decode() for name in archive.namelist()}
-    for name, text in texts.items():
-        members[name.replace("_", ".")] = text
-    path.write_bytes(files.pack(members))
+JSON = [
+    "[" * 100_000, '{"a":' * 100_000, '{"dpstats": ' + "1" * 5_000 + "}", "{", "\x00", "NaN",
+    '{"dpstats": NaN}', '{"dpstats": 1e999}', '{"dpstats": "plan", "dpstats": "plan"}',
+    '{"dpstats": "\\ud800"}', '"plan"', "null", "\ufeff{}",
+]  # fmt: skip
 
 
-def test_strange_json_is_refused(saved, tmp_path):
-    whole = saved.read_bytes()
-    for text in [
-        "[" * 100_000,
-        '{"a":' * 100_000,
-        '{"dpstats": ' + "1" * 5_000 + "}",
-        "{",
-        "\x00",
-        "NaN",
-        '{"dpstats": NaN}',
-        '{"dpstats": 1e999}',
-        '{"dpstats": "plan", "dpstats": "plan"}',
-        '{"dpstats": "\\ud800"}',
-        '"plan"',
-        "null",
-        "\ufeff{}",
-    ]:
-        for name in ("release_json", "measurements_json"):
-            saved.write_bytes(whole)
-            rewritten(saved, **{name: text})
+def test_strange_json_is_refused(release, tmp_path):
+    members = release._members()
+    for text in JSON:
+        for name in ("release.json", "measurements.json"):
+            (tmp_path / "release.zip").write_bytes(files.pack({**members, name: text}))
             with pytest.raises(FileFormatError):
-                dps.load(saved)
-        plan = tmp_path / "plan.json"
-        plan.write_text(text)
-        with pytest.raises(FileFormatError):
-            dps.Plan.load(plan)
-        plan.write_bytes(b"\xff\xfe" + text.encode())
-        with pytest.raises(FileFormatError):
-            dps.Plan.load(plan)
+                dps.load(tmp_path / "release.zip")
+        for content in (text.encode(), b"\xff\xfe" + text.encode()):
+            (tmp_path / "plan.json").write_bytes(content)
+            with pytest.raises(FileFormatError):
+                dps.Plan.load(tmp_path / "plan.json")
 
 
 def test_centers_and_scales_of_clipped_moments_are_exact_fractions():
+    schema = dps.Schema([dps.Number(name, -50, 100, missing=40) for name in ("a", "b")])
+    clipped = dps.Covariance(["a", "b"], clip_norm=2, center={"a": 0, "b": -5.5}, scale={"a": 25})
+    plan = dps.plan(schema, {"clipped": clipped}, budget=dps.PureDP(1))
+    document = json.loads(files.to_json(plan.to_dict()))
+    assert dps.Plan.from_dict(document) == plan
+    number = next(i for i, b in enumerate(document["blocks"]) if b["kind"] == "ball_moments")
     for text in ["1e99999999", "1e400", "9" * 5_000, "1/0", "", "-", 3, None]:
-        columns = [dps.Number(name, -50, 100, missing=40) for name in ("a", "b")]
-        clipped = dps.Covariance(
-            ["a", "b"], clip_norm=2, center={"a": 0, "b": -5.5}, scale={"a": 25}
-        )
-        plan = dps.plan(dps.Schema(columns), {"clipped": clipped}, budget=dps.PureDP(1))
-        document = json.loads(files.to_json(plan.to_dict()))
-        assert dps.Plan.from_dict(document) == plan
-        number = next(i for i, b in enumerate(document["blocks"]) if b["kind"] == "ball_moments")
         for key in ("center", "scale", "clip_norm"):
             changed = copy.deepcopy(document)
             changed["blocks"][number][key] = text if key == "clip_norm" else [text, "1"]
@@ -114,21 +91,18 @@ def test_centers_and_scales_of_clipped_moments_are_exact_fractions():
 
 def test_only_plain_archives_are_read(release, saved):
     members = release._members()
-    for way, sentence in [
-        (zipfile.ZIP_LZMA, "compressed in a way"), (zipfile.ZIP_BZIP2, "compressed in a way")
-    ]:  # fmt: skip
-        with zipfile.ZipFile(saved, "w", way) as archive:
-            for name, text in members.items():
-                archive.writestr(name, text)
-        with pytest.raises(FileFormatError, match=sentence):
-            dps.load(saved)
+    with zipfile.ZipFile(saved, "w", zipfile.ZIP_LZMA) as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    with pytest.raises(FileFormatError, match="compressed in a way"):
+        dps.load(saved)
     data = bytearray(files.pack(members))
     for start in (b"PK\x03\x04", b"PK\x01\x02"):  # mark the first member as encrypted
         data[data.index(start) + (6 if start[2] == 3 else 8)] |= 1
     saved.write_bytes(bytes(data))
     with pytest.raises(FileFormatError, match="is encrypted"):
         dps.load(saved)
-    for content in (b"", b"PK", lzma.compress(b"x"), bz2.compress(b"x"), b"PK\x05\x06" + b"x" * 18):
+    for content in (b"", b"PK", bz2.compress(b"x"), b"PK\x05\x06" + b"x" * 18):
         saved.write_bytes(content)
         with pytest.raises(FileFormatError, match="is not an archive"):
             dps.load(saved)
@@ -140,9 +114,8 @@ def test_an_archive_that_expands_a_thousandfold_is_not_read(release, saved):
         for name, text in members.items():
             with archive.open(name, "w") as member:
                 member.write(text.encode())
-                if name == "release.json":
-                    for _ in range(65):
-                        member.write(b" " * 2**20)
+                for _ in range(65 * (name == "release.json")):
+                    member.write(b" " * 2**20)
     assert saved.stat().st_size < 2**18
     with pytest.raises(FileFormatError, match=r"release\.json in release\.zip would expand from"):
         dps.load(saved)
@@ -212,53 +185,40 @@ def test_a_digest_covers_what_is_measured_and_is_the_same_wherever_it_is(plan, r
     assert dps.load(saved).measurements.plan_digest == plan.digest
     assert plan.digest[:16] in str(dps.load(saved))
     same = dict(budget=dps.PureDP(1), reference=dps.PerturbedHistogram(0.25))
-    assert dps.plan(SCHEMA, ASKED, **same).digest == plan.digest
     assert dps.plan(SCHEMA, ASKED, n=500, **same).digest == plan.digest
     renamed = {"of another name": ASKED["b"], **ASKED}
     noted = dps.Schema([replace(SCHEMA["smoker"], note="a note"), *SCHEMA.columns[1:]])
+    dearer = same | {"budget": dps.PureDP(Fraction(1) + Fraction(1, 10**9))}
+    # The order of labels is the order of codes.
+    one, other = (dps.Schema([dps.Category("c", {label: label * 2 for label in order})])
+                  for order in (["x", "y"], ["y", "x"]))  # fmt: skip
     others = [
         dps.plan(SCHEMA, renamed, **same),
         dps.plan(noted, ASKED, **same),
-        dps.plan(SCHEMA, ASKED, **same | {"budget": dps.PureDP(Fraction(1) + Fraction(1, 10**9))}),
+        dps.plan(SCHEMA, ASKED, **dearer),
         dps.plan(SCHEMA, ASKED, **same | {"reference": dps.PerturbedHistogram(0.2)}),
         dps.plan(SCHEMA, ASKED, unit="add_remove", **same),
         dps.plan(dps.Schema(SCHEMA.columns[::-1]), ASKED, **same),
+        dps.plan(one, {"t": dps.Marginals(["c"], 1)}, **same),
+        dps.plan(other, {"t": dps.Marginals(["c"], 1)}, **same),
     ]
     assert len({plan.digest, *(other.digest for other in others)}) == 1 + len(others)
-    for order in (["x", "y"], ["y", "x"]):  # the order of labels is the order of codes
-        column = dps.Category("c", {label: label * 2 for label in order})
-        others.append(dps.plan(dps.Schema([column]), {"t": dps.Marginals(["c"], 1)}, **same))
-    assert others[-1].digest != others[-2].digest
     assert plan.digest == plan_digest(plan.strategy, plan.requests, plan.reference.to_dict())
 
 
 def test_strange_requests_are_refused(tmp_path):
-    for text in [
-        "x = " + "[" * 5_000 + "]" * 5_000,
-        "x = " + "9" * 5_000,
-        "x = 1e99999",
-        "x",
-        "[[column]]",
-        "column = 1",
-        "schema = 3",
-        "schema = '\\u0000'",
-        "schema = 'none.toml'",
-        "schema = '.'",
-        "[[column]]\nname = 2026-01-01",
-        "[budget]\nepsilon = 1e99999999\n[[column]]\nname='b'",
-        "[[column]]\nname = 'b'\nkind = 'boolean'\n[[analysis]]\nname = 'p'\nkind = 'ols'\n"
-        "formula = 'b ~ (b + c)**30'\n[budget]\nepsilon = 1",
-    ]:
-        path = tmp_path / "request.toml"
+    path = tmp_path / "request.toml"
+    for text in ("x = " + "[" * 5_000, "x = " + "9" * 5_000, "x", "column = 1", "schema = 3", "=",
+                 "schema = '.'", "[[column]]\nname = 2026-01-01"):  # fmt: skip
         path.write_text(text)
-        with pytest.raises(DpstatsError):
-            load_request(path)
-        if "formula" not in text:
+        for read in (load_request, dps.Schema.load):
             with pytest.raises(DpstatsError):
-                dps.Schema.load(path)
-        path.write_bytes(b"\xff\xfe\x00")
-        with pytest.raises(DpstatsError):
-            load_request(path)
+                read(path)
+    with pytest.raises(RequestError):
+        dps.plan(SCHEMA, {"p": dps.OLS("hiv ~ (smoker + c)**30")}, budget=dps.PureDP(1))
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DpstatsError):
+        load_request(path)
 
 
 def test_texts_come_back_and_equal_contents_give_equal_bytes():
@@ -302,7 +262,9 @@ def test_a_file_that_came_into_being_since_its_place_was_reserved_is_kept(
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_tilde_is_the_home_folder_wherever_a_path_is_read_or_written(plan, tmp_path, monkeypatch):
+def test_a_tilde_is_the_home_folder_wherever_a_path_is_read_or_written(
+    plan, release, tmp_path, monkeypatch
+):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     monkeypatch.chdir("/")
@@ -312,46 +274,35 @@ def test_a_tilde_is_the_home_folder_wherever_a_path_is_read_or_written(plan, tmp
     frame.to_parquet(tmp_path / "folder" / "rows.parquet")
     plan.save("~/plan.json")
     assert dps.Plan.load(Path("~/plan.json")) == plan
+    ledger = dps.Ledger.create("~/ledger.jsonl", dps.PureDP(9))
     for table in ("~/rows.csv", "~/folder", Path("~/folder/*.parquet")):
-        dps.Ledger.create("~/ledger.jsonl", dps.PureDP(9))
-        release = dps.release(plan, table, m=30, k=20, ledger="~/ledger.jsonl")
-        (tmp_path / "ledger.jsonl").unlink()
+        dps.measure(plan, table, ledger="~/ledger.jsonl")
+    assert ledger.spent == 3
     release.save("~/release.zip")
     release.to_parquet("~/published.parquet")
     assert dps.load("~/release.zip").k == 20
-    dps.report(release, "~/report.html")
     (tmp_path / "schema.toml").write_text("[[column]]\nname = 'a'\nlow = 0\nhigh = 1\n")
     assert dps.Schema.load("~/schema.toml").names == ("a",)
     text = "schema = '~/schema.toml'\n[budget]\nepsilon = 1\n[[analysis]]\nname = 'q'\n"
     (tmp_path / "folder" / "request.toml").write_text(text + "kind = 'quantile'\ncolumn = 'a'\n")
     with pytest.raises(RequestError, match="bin"):  # of the schema that was found
         load_request("~/folder/request.toml")
-    assert not (Path("~") / "plan.json").exists()
     assert main(["verify", "--", "~/plan.json"]) == 0
 
 
 def test_addresses_are_refused_with_a_sentence_that_does_not_hold_them(plan, capsys, tmp_path):
-    for address in [
-        "s3://user:secret@bucket/rows.parquet",
-        "https://a.b/rows.csv",
-        "http://a.b/?secret=1.toml",
-        "gs://bucket/folder",
-        "file:///secret/rows.csv",
-        "abfss://secret@c/rows.parquet",
-    ]:
-        for kind in [str, Path]:
-            for use in (lambda a: dps.release(plan, a), plan.save, dps.Plan.load, dps.load,
-                        dps.Schema.load, load_request, dps.Schema.from_frictionless):  # fmt: skip
-                with pytest.raises(
-                    DpstatsError, match=r"^URLs .* are not read or written: open"
-                ) as refused:
-                    use(kind(address))
-                assert "secret" not in str(refused.value)
-            plan.save(tmp_path / "plan.json", overwrite=True)
-            assert main(["check", str(tmp_path / "plan.json"), address]) == 2
-            said = capsys.readouterr().err
-            assert "DuckDB, Ibis or Arrow" in " ".join(said.split())
-            assert "secret" not in said
+    plan.save(tmp_path / "plan.json")
+    for address in ("s3://user:secret@bucket/rows.parquet", "http://a.b/?secret=1.toml",
+                    Path("file:///secret/rows.csv"), Path("abfss://secret@c/rows")):  # fmt: skip
+        for use in (lambda a: dps.release(plan, a), plan.save, dps.Plan.load, dps.load,
+                    dps.Schema.load, load_request, dps.Schema.from_frictionless):  # fmt: skip
+            with pytest.raises(DpstatsError, match=r"^URLs .* are not read or written: open") as no:
+                use(address)
+            assert "secret" not in str(no.value)
+    assert main(["check", str(tmp_path / "plan.json"), "s3://user:secret@bucket/rows.csv"]) == 2
+    said = capsys.readouterr().err
+    assert "DuckDB, Ibis or Arrow" in " ".join(said.split())
+    assert "secret" not in said
 
 
 def test_a_toml_file_may_begin_with_a_byte_order_mark(tmp_path):
@@ -363,13 +314,10 @@ def test_a_toml_file_may_begin_with_a_byte_order_mark(tmp_path):
 
 
 def test_a_schema_file_holds_no_table_that_nothing_reads(tmp_path):
-    for key, words in [
-        ("[[strata]]", r"a\.toml: unknown keys \['strata'\]; known"),
-        ("[gueses]", r"a\.toml: unknown keys \['gueses'\] \(did you mean 'guesses'\?\)"),
-        ("[[colum]]", r"unknown keys \['colum'\] \(did you mean 'column'\?\)"),
-    ]:
-        column = "[[column]]\nname = 'a'\nlow = 0\nhigh = 1\n"
-        (tmp_path / "a.toml").write_text(f"{column}[guesses]\n{key}\nx = 1\n")
-        for read in (dps.Schema.load, dps.Guesses.load):
-            with pytest.raises(dps.SchemaError, match=words):
-                read(tmp_path / "a.toml")
+    column = "[[column]]\nname = 'a'\nlow = 0\nhigh = 1\n[guesses]\n"
+    (tmp_path / "a.toml").write_text(f"{column}[gueses]\nx = 1\n")
+    for read in (dps.Schema.load, dps.Guesses.load):
+        with pytest.raises(
+            dps.SchemaError, match=r"unknown keys \['gueses'\] \(did you mean 'gues"
+        ):
+            read(tmp_path / "a.toml")

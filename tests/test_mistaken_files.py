@@ -58,15 +58,13 @@ def folder(tmp_path_factory):
 
 
 def test_a_file_of_another_kind_is_named_with_what_opens_it(folder):
-    for name in CURES:
-        for wanted in OPENERS:
-            load, own = OPENERS[wanted]
-            if name in own:
-                continue
-            with pytest.raises(DpstatsError) as refused:
-                load(folder / name)
-            assert str(refused.value).startswith(f"{name} {CURES[name].format(wanted)}")
-            assert "secret" not in str(refused.value)
+    for name, cure in CURES.items():
+        for wanted, (load, own) in OPENERS.items():
+            if name not in own:
+                with pytest.raises(DpstatsError) as refused:
+                    load(folder / name)
+                assert str(refused.value).startswith(f"{name} {cure.format(wanted)}")
+                assert "secret" not in str(refused.value)
 
 
 def test_what_is_not_recognised_is_not_guessed(folder):
@@ -86,8 +84,5 @@ def test_a_schema_and_a_request_are_not_mixed_up(folder):
 
 
 def test_the_command_line_says_it_too(folder, capsys):
-    for arguments in (["show", "survey.csv"], ["release", "survey.csv", "plan.json", "-o", "o.zip"],
-                      ["infer", "survey.csv"]):  # fmt: skip
-        arguments = [str(folder / one) if "." in one else one for one in arguments]
-        assert main(arguments) == REFUSED
-        assert "survey.csv is a table, not a" in capsys.readouterr().err
+    assert main(["show", str(folder / "survey.csv")]) == REFUSED
+    assert "survey.csv is a table, not a" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""A few hundred changed files and tables of every kind: `make fuzz` runs a million."""
+"""Some changed files and tables of every kind: `make fuzz` runs a million."""
 
 import importlib.util
 import sys
@@ -9,7 +9,7 @@ import pytest
 SPEC = importlib.util.spec_from_file_location("fuzz_run", Path(__file__).with_name("run.py"))
 run = sys.modules["fuzz_run"] = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(run)
-COUNT = {"ledgers": 300, "schemas": 200, "releases": 25}
+COUNT = {"ledgers": 50, "schemas": 50, "releases": 12}
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def kinds(tmp_path_factory):
 @pytest.mark.parametrize("kind", run.MIX)
 def test_a_changed_input_is_refused_with_a_sentence_or_means_what_it_says(kind, kinds):
     counts = dict.fromkeys(("refused", "equal", "consistent", "found"), 0)
-    for number in range(COUNT.get(kind, 80)):
+    for number in range(COUNT.get(kind, 25)):
         how, found = run.outcome(kind, kinds[kind], number)
         assert not found
         counts[how] += 1

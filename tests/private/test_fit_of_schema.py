@@ -45,22 +45,15 @@ def plan():
     return plan_for(SCHEMA)
 
 
-def counts(fit):
-    return {c.name: (c.missing, c.undeclared, c.clamped) for c in fit.columns}
-
-
 def test_the_counts_are_those_of_cells_outside_on_every_route(plan, tmp_path, monkeypatch):
     monkeypatch.setattr("dpstats.private.sources.BATCH_ROWS", 2)
     frame = pd.DataFrame(CELLS)
     frame.to_csv(tmp_path / "rows.csv", index=False, sep=";")
-    frame.to_parquet(tmp_path / "rows.parquet")
-    routes = [frame, frame.astype(object), pl.from_pandas(frame), pa.table(frame).to_reader(),
-              frame.astype("category"), tmp_path / "rows.csv",
-              tmp_path / "rows.parquet"]  # fmt: skip
-    for data in routes:
+    for data in (frame.astype(object), pl.from_pandas(frame), pa.table(frame).to_reader(),
+                 frame.astype("category"), tmp_path / "rows.csv"):  # fmt: skip
         fit = dps.check(plan, data)
         assert fit.rows == 6
-        assert counts(fit) == COUNTED
+        assert {c.name: (c.missing, c.undeclared, c.clamped) for c in fit.columns} == COUNTED
         assert [c.commonest for c in fit.columns] == [
             (("Male", 2), ("m", 1), ("male ", 1)),
             (("1", 2), ("0", 1), ("maybe", 1)),
@@ -73,28 +66,17 @@ def test_the_counts_are_those_of_cells_outside_on_every_route(plan, tmp_path, mo
 
 
 def test_it_says_what_the_values_may_mean(plan):
-    advice = {c.name: c.advice for c in dps.check(plan, pd.DataFrame(CELLS, dtype=object)).columns}
-    assert advice == {
-        "sex": ("'Male': did you mean 'male'?", "'male ': did you mean 'male'?"),
-        "married": ("'1': did you mean 'yes'?", "'0': did you mean 'no'?"),
-        "code": ("'2,5': did you mean 2.5?",),
-        "smoker": (
-            "'no': did you mean False?",
-            "'yes': did you mean True?",
-            "a Boolean reads true, false, 1 and 0; for other texts declare levels, such as "
-            "['no', 'yes'], and no boolean",
-        ),
-        "income": (
-            "a decimal comma, as in '1,5': write a decimal point, or declare decimal = ',' under "
-            "[file] of the schema if the file is text",
-            "thousands separators, as in '1.234,5': write plain numbers",
-        ),
-        "score": (),
-        "admitted": (
-            "numbers such as '19000', where dates are declared",
-            "dates such as '2.5.2024': write them as 2024-05-01",
-        ),
-    }
+    said = {c.name: " ".join(c.advice) for c in dps.check(plan, pd.DataFrame(CELLS)).columns}
+    for name, parts in {
+        "sex": ["'Male': did you mean 'male'?", "'male ': did you mean 'male'?"],
+        "married": ["'1': did you mean 'yes'?", "'0': did you mean 'no'?"],
+        "code": ["'2,5': did you mean 2.5?"],
+        "smoker": ["'no': did you mean False?", "a Boolean reads true, false, 1 and 0"],
+        "income": ["a decimal comma, as in '1,5'", "thousands separators, as in '1.234,5'"],
+        "admitted": ["numbers such as '19000', where dates", "dates such as '2.5.2024'"],
+    }.items():
+        assert all(part in said[name] for part in parts), name
+    assert said["score"] == ""
 
 
 def test_it_says_what_a_release_would_say_of_the_number_of_rows():
@@ -118,37 +100,18 @@ def test_it_says_what_a_release_would_say_of_the_number_of_rows():
             assert str(refused.value).startswith(f"{fit.refused}; nothing was")
 
 
-def test_a_table_without_its_header_line_is_refused_once_and_not_quoted(plan, tmp_path):
-    for first in ["Ann;44;sure\n", "Ann;female;sure\n", "Ann;2.5;44", "\n", ""]:
-        (tmp_path / "rows.csv").write_text(first)
-        with pytest.raises(dps.DataError) as refused:
-            dps.check(plan, tmp_path / "rows.csv")
-        said = str(refused.value)
-        assert said.startswith("the table lacks its header line: the first line of 'rows.csv' has ")
-        assert "Put a line with the names of all columns" in said
-        assert said.endswith("; the schema has " + str(list(SCHEMA.names)))
-        assert ("looks like a row" in said) == bool(first.strip())
-        for cell in ("Ann", "female", "44", "sure"):
-            assert cell not in said
-
-
-def test_common_values_are_found_in_bounded_memory(monkeypatch):
-    monkeypatch.setattr("dpstats.private.sources.BATCH_ROWS", 3_000)
-    schema = dps.Schema([dps.Category("word", ["no", "yes"])])
+def test_common_values_are_found_in_bounded_memory():
     rng = np.random.default_rng(0)
     rare = [f"rare {i}" for i in range(9_000)]
-    cells = np.array([*rare, *["common"] * 1_000, "x" * 10**6], dtype=object)
-    fit = dps.check(plan_for(schema), pa.table({"word": rng.permutation(cells)}))
-    (column,) = fit.columns
-    assert column.undeclared == len(cells)
-    assert column.commonest[0][0] == "common"
-    assert column.commonest[0][1] == 1_000
-    assert len(column.commonest) == SHOWN
-    tally = fit_of_schema.ColumnFit(schema["word"])
+    cells = rng.permutation(np.array([*rare, *["common"] * 1_000, "x" * 10**6], dtype=object))
+    tally = fit_of_schema.ColumnFit(dps.Category("word", ["no", "yes"]))
     for start in range(0, len(cells), 500):
         tally.add(pa.record_batch({"word": pa.array(cells[start : start + 500])}))
         assert len(tally.values) <= MOST_VALUES
         assert max(map(len, tally.values)) <= fit_of_schema.LONGEST
+    assert tally.undeclared == len(cells)
+    assert tally.commonest[0] == ("common", 1_000)
+    assert len(tally.commonest) == SHOWN
     assert "common" not in repr(tally)
 
 
@@ -189,9 +152,7 @@ def test_weights_and_units_are_counted_on_every_route(tmp_path, monkeypatch):
     plan = dps.plan(SURVEY, {"p": dps.Proportion("smoker")}, budget=dps.PureDP(1))
     frame = pd.DataFrame(DRAWN)
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    routes = [frame, frame.astype(object), pl.from_pandas(frame), pa.table(frame),
-              tmp_path / "rows.csv"]  # fmt: skip
-    for data in routes:
+    for data in (frame, pl.from_pandas(frame), tmp_path / "rows.csv"):
         fit = dps.check(plan, data).design
         assert (fit.unusable, fit.clamped, fit.capped) == (4, 2, 2)
         assert fit.undeclared == 5
@@ -203,9 +164,10 @@ def test_weights_and_units_are_counted_on_every_route(tmp_path, monkeypatch):
 def test_what_is_printed_of_a_design():
     plan = dps.plan(SURVEY, {"p": dps.Proportion("smoker")}, budget=dps.PureDP(1))
     frame = pd.DataFrame(DRAWN)
-    printed = str(dps.check(plan, frame))
-    assert "design: 4 rows of a weight that is missing or not positive: not used" in printed
-    assert "design: 2 declared units have no row: ['north 3', 'south 5']" in printed
+    fit = dps.check(plan, frame)
+    assert fit.unread == ()
+    assert "design: 4 rows of a weight that is missing or not positive: not used" in str(fit)
+    assert "design: 2 declared units have no row: ['north 3', 'south 5']" in str(fit)
     all_well = frame.assign(weight=1, area=["north"] * 5 + ["south"] * 3,
                             school=[1, 2, 3, 1, 2, 4, 5, 4])  # fmt: skip
     printed = str(dps.check(plan, all_well))
@@ -215,15 +177,14 @@ def test_what_is_printed_of_a_design():
     plan = dps.plan(hashed, {"p": dps.Proportion("smoker")}, budget=dps.PureDP(1))
     printed = str(dps.check(plan, all_well.assign(weight=[1e308, 1e308, *[np.nan] * 6])))
     assert "mean of the weights 9 (declared 2), sum 18 (declared 10)" in printed
+
+
+def test_weights_and_units_that_are_absent_or_of_which_no_cell_can_be_read():
+    plan = dps.plan(SURVEY, {"p": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    frame = pd.DataFrame(DRAWN)
     lacking = dps.check(plan, frame.drop(columns=["school", "weight"]))
     assert lacking.absent == ("weight", "school")
     assert lacking.design is None
-
-
-def test_weights_and_units_of_which_no_cell_can_be_read():
-    plan = dps.plan(SURVEY, {"p": dps.Proportion("smoker")}, budget=dps.PureDP(1))
-    frame = pd.DataFrame(DRAWN)
-    assert dps.check(plan, frame).unread == ()
     wrong = dps.check(plan, frame.assign(weight="2,5", school="x"))
     assert wrong.unread == ("weight", "school")
     assert "no cell can be read of: 'weight', 'school'" in str(wrong)

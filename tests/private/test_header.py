@@ -12,26 +12,15 @@ NAMES = ["age", "sex", "blood pressure"]
 
 
 def test_names_of_delimited_files(tmp_path):
-    for name in ["a.csv", "a.tsv", "a.csv.gz", "A.CSV"]:
-        for delimiter in [",", ";", "\t"]:
-            text = (
-                "\ufeff"
-                + delimiter.join(NAMES)
-                + "\r\n"
-                + delimiter.join(["1", "f", "120"])
-                + "\r\n"
-            )
-            opened = gzip.open if name.endswith("gz") else open
-            with opened(tmp_path / name, "wb") as file:
-                file.write(text.encode())
-            assert read_header(tmp_path / name) == NAMES
-
-
-def test_names_of_quoted_fields_and_of_parquet(tmp_path):
+    for name, delimiter in (("a.csv", ";"), ("a.tsv", "\t"), ("a.csv.gz", ","), ("A.CSV", "\t")):
+        lines = [delimiter.join(NAMES), delimiter.join(["1", "f", "120"]), ""]
+        text = "\ufeff" + "\r\n".join(lines)
+        opened = gzip.open if name.endswith("gz") else open
+        with opened(tmp_path / name, "wb") as file:
+            file.write(text.encode())
+        assert read_header(tmp_path / name) == NAMES
     (tmp_path / "a.csv").write_text('"age, in years", sex \nx,y\n')
     assert read_header(tmp_path / "a.csv") == ["age, in years", "sex"]
-    pd.DataFrame({"age": [1], "sex": ["f"]}).to_parquet(tmp_path / "a.parquet")
-    assert read_header(tmp_path / "a.parquet") == ["age", "sex"]
 
 
 def test_names_of_a_folder_and_of_a_pattern(tmp_path):
@@ -70,7 +59,6 @@ def test_a_row_is_refused_and_not_quoted(tmp_path):
         for field in filter(None, row.replace(",", " ").split()):
             assert field not in str(caught.value).replace("such as yes", "").split()
         assert "zz-sentinel" not in str(caught.value)
-        assert "--header a,b,c" in str(caught.value)
 
 
 def test_files_that_hold_no_header_are_refused(tmp_path):

@@ -23,8 +23,8 @@ SCHEMA = Schema([
 BLOCKS = [Cells.table(SCHEMA, ["town", "year"]), Moments.of(SCHEMA, ["x"], ["town"])]
 
 
-def sums(data, **options):
-    totals, rows = exact_sums(open_source(data, SCHEMA), SCHEMA, BLOCKS, **options)
+def sums(data):
+    totals, rows = exact_sums(open_source(data, SCHEMA), SCHEMA, BLOCKS)
     return [total.tolist() for total in totals], rows
 
 
@@ -51,15 +51,9 @@ def folder(tmp_path, rows):
 
 
 def test_a_folder_is_the_table_of_its_files(folder, rows):
-    expected = sums(rows)
-    assert sums(folder) == expected
-    assert sums(str(folder) + "/") == expected
-    assert sums(folder / "**" / "*.p*") == expected
+    for path in (folder, str(folder) + "/", folder / "**" / "*.p*"):
+        assert sums(path) == sums(rows)
     assert open_source(folder, SCHEMA).rows == 200
-
-
-def test_a_pattern_chooses_files(folder, rows):
-    assert sums(folder / "*.parquet") == sums(rows.iloc[:30])
     assert sums(str(folder / "[ab].*")) == sums(rows.iloc[:31])
 
 
@@ -76,8 +70,8 @@ def test_names_of_folders_are_cells_of_text(tmp_path, rows):
 
 def test_few_files_are_open_at_a_time(tmp_path, rows, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    for i in range(40):
-        rows.iloc[5 * i : 5 * i + 5].to_parquet(tmp_path / f"{i}.parquet")
+    for i in range(20):
+        rows.iloc[10 * i : 10 * i + 10].to_parquet(tmp_path / f"{i}.parquet")
     open_files = []
     usual = module._File._reader
 

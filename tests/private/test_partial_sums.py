@@ -5,10 +5,9 @@ import pickle
 from functools import reduce
 from operator import add
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dpstats.errors import DataError
 from dpstats.families.moments import Moments
@@ -24,30 +23,28 @@ def listed(totals):
     return [total.tolist() for total in totals]
 
 
-def cut(table, edges):
-    """Record batches of the parts between some rows; a part may be empty."""
-    ends = [0, *sorted(edges), table.num_rows]
-    return [table.slice(a, b - a).to_batches() for a, b in itertools.pairwise(ends)]
+def part_of(kernel, value, times):
+    batch = pa.RecordBatch.from_pydict({"x": [value], "times": [times]})
+    return sum_on_worker(kernel, [batch], "times")
 
 
-@given(edges=st.lists(st.integers(0, 50), max_size=9), seed=st.integers(0, 9), order=st.randoms())
-@settings(max_examples=20)
-def test_parts_in_any_order_give_the_sums_of_the_loop(edges, seed, order, loop):
-    table = loop.random_rows(50, seed)
+def test_parts_in_any_order_give_the_sums_of_the_loop(loop):
+    rng, table = np.random.default_rng(0), loop.random_rows(50, 3)
     kernel = pickle.loads(pickle.dumps(Kernel(loop.schema, loop.blocks)))  # as it travels
-    parts = [sum_on_worker(kernel, part) for part in cut(table, edges)]
-    order.shuffle(parts)
-    totals, rows = reduce(add, parts).exact(kernel)
-    assert rows == 50
-    assert listed(totals) == loop.sums(loop.schema, loop.blocks, table.to_pylist())
+    expected = loop.sums(loop.schema, loop.blocks, table.to_pylist())
+    for cuts in (0, 1, 4, 9):
+        ends = [0, *sorted(rng.integers(0, 51, cuts).tolist()), 50]  # a part may be empty
+        parts = [table.slice(a, b - a).to_batches() for a, b in itertools.pairwise(ends)]
+        sums = [sum_on_worker(kernel, parts[i]) for i in rng.permutation(len(parts))]
+        totals, rows = reduce(add, sums).exact(kernel)
+        assert rows == 50
+        assert listed(totals) == expected
 
 
-@given(times=st.lists(st.integers(0, 20), min_size=8, max_size=8))
-@settings(max_examples=8)
-def test_a_row_that_stands_for_several_counts_as_often(times, loop):
-    table = loop.random_rows(8, 3)
+def test_a_row_that_stands_for_several_counts_as_often(loop):
+    table, kernel = loop.random_rows(8, 3), Kernel(loop.schema, loop.blocks)
+    times = [0, 20, 1, 3, 0, 7, 1, 12]
     rows = [row for row, k in zip(table.to_pylist(), times, strict=True) for _ in range(k)]
-    kernel = Kernel(loop.schema, loop.blocks)
     weighted = table.append_column("times", pa.array(times))
     totals, n = PartialSums.of(kernel, weighted.to_batches(), "times").exact(kernel)
     assert n == sum(times)
@@ -55,12 +52,10 @@ def test_a_row_that_stands_for_several_counts_as_often(times, loop):
 
 
 def test_sums_of_both_signs_up_to_the_largest():
-    block = Moments.of(FINE, ["x"], degree=1)
-    kernel = Kernel(FINE, [block])
+    kernel = Kernel(FINE, [Moments.of(FINE, ["x"], degree=1)])
     most = SAFE_TOTAL // kernel.largest - 1
     for value, times in ((1.0, most), (-1.0, most), (-1.0, 1), (1.0, 2**32 + 1)):
-        batch = pa.RecordBatch.from_pydict({"x": [value], "times": [times]})
-        totals, rows = PartialSums.of(kernel, [batch], "times").exact(kernel)
+        totals, rows = part_of(kernel, value, times).exact(kernel)
         assert rows == times
         assert listed(totals) == [[int(value) * LARGEST * times]]
 
@@ -68,12 +63,8 @@ def test_sums_of_both_signs_up_to_the_largest():
 def test_parts_that_wrap_around_add_up_to_the_whole():
     kernel = Kernel(FINE, [Moments.of(FINE, ["x"], degree=1)])
     most = SAFE_TOTAL // kernel.largest - 1
-    values, times = [1.0] * 9 + [-1.0] * 9 + [0.5], [most] * 18 + [3]
-    parts = [
-        PartialSums.of(kernel, [pa.RecordBatch.from_pydict({"x": [v], "times": [k]})], "times")
-        for v, k in zip(values, times, strict=True)
-    ]
-    total = reduce(add, parts)
+    parts = [part_of(kernel, value, most) for value in [1.0] * 9 + [-1.0] * 9]
+    total = reduce(add, [*parts, part_of(kernel, 0.5, 3)])
     assert total.rows == 18 * most + 3
     assert total.sums.tolist() == [3 * LARGEST // 2]
     assert abs(int(reduce(add, parts[:9]).sums[0])) < 9 * most * LARGEST  # it has wrapped
@@ -81,30 +72,21 @@ def test_parts_that_wrap_around_add_up_to_the_whole():
 
 def test_too_many_rows_are_refused_as_part_of_the_sums():
     kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
-    good = pa.RecordBatch.from_pydict({"x": [1.0], "times": [1]})
-    many = pa.RecordBatch.from_pydict({"x": [1.0], "times": [2**30]})
-    parts = [sum_on_worker(kernel, [batch], "times") for batch in (good, many, good)]
+    parts = [part_of(kernel, 1.0, times) for times in (1, 2**30, 1)]
     assert [bool(part.refused) for part in parts] == [False, True, False]
     for order in itertools.permutations(parts):
         with pytest.raises(DataError, match="could overflow exact sums; declare fewer points"):
             reduce(add, order).exact(kernel)
-
-
-def test_parts_that_are_too_many_rows_only_together():
-    kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
-    half = pa.RecordBatch.from_pydict({"x": [1.0], "times": [SAFE_TOTAL // kernel.largest - 1]})
-    part = sum_on_worker(kernel, [half], "times")
-    assert not part.refused
+    half = part_of(kernel, 1.0, SAFE_TOTAL // kernel.largest - 1)
+    assert not half.refused
     with pytest.raises(DataError, match="could overflow exact sums"):
-        (part + part).exact(kernel)
+        (half + half).exact(kernel)
 
 
 def test_a_failure_of_the_kernel_is_not_quoted(monkeypatch):
-    kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
-
     def fail(*_):
         raise ValueError("secret 31.7")
 
     monkeypatch.setattr(Kernel, "add", fail)
-    part = sum_on_worker(kernel, [pa.RecordBatch.from_pydict({"x": [1.0]})])
+    part = part_of(Kernel(FINE, [Moments.of(FINE, ["x"])]), 1.0, 1)
     assert part.refused == "reading the rows failed (ValueError)"

@@ -8,8 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import dpstats as dps
@@ -34,25 +32,9 @@ def sums_of(data, schema=SCHEMA, blocks=BLOCKS):
 
 
 def test_every_scheduler_and_number_of_partitions():
-    for scheduler in ["synchronous", "threads"]:
+    for scheduler, partitions in (("synchronous", 2), ("threads", 1), ("threads", 20)):
         with dask.config.set(scheduler=scheduler):
-            for partitions in (1, 2, 40):
-                assert sums_of(dd.from_pandas(FRAME, npartitions=partitions)) == sums_of(FRAME)
-
-
-def test_only_needed_columns_are_read(tmp_path):
-    table = pa.table({"flag": [True, False] * 50, "x": [1.0] * 100, "ignored": ["a"] * 100})
-    path = tmp_path / "rows.parquet"
-    pq.write_table(table, path, compression="gzip", use_dictionary=False)
-    column = pq.ParquetFile(path).metadata.row_group(0).column(2)
-    stored = bytearray(path.read_bytes())
-    start = column.data_page_offset
-    stored[start : start + column.total_compressed_size] = b"\x07" * column.total_compressed_size
-    path.write_bytes(bytes(stored))
-    frame = dd.read_parquet(path)
-    with pytest.raises(Exception):  # noqa: B017, PT011
-        frame.compute()
-    assert sums_of(frame) == ([[50, 50], sums_of(table)[0][1]], 100)
+            assert sums_of(dd.from_pandas(FRAME, npartitions=partitions)) == sums_of(FRAME)
 
 
 def test_names_are_checked_before_a_partition_is_read():
