@@ -61,7 +61,7 @@ def test_taking_noisy_counts_for_counts_rejects_too_often(setting, runs, table, 
     table.check("no effect", "noise ignored", pearson / runs, runs=runs, least=0.4)
 
 
-@pytest.mark.simulate(VERDICTS, few=(0, 2), runs=(20, 300))
+@pytest.mark.simulate(VERDICTS, few=(2,), runs=(20, 300))
 def test_certified_verdicts(setting, runs, table, tools):
     """Of a table without an effect and of one with; limits of the private statistic."""
     (reach, n), verdicts, held = setting, [], 0

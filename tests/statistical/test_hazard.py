@@ -40,7 +40,7 @@ def draw(n, censored):
     return rows
 
 
-@pytest.mark.simulate(SETTINGS, few=[0], runs=(10, 600))
+@pytest.mark.simulate(SETTINGS, few=[0], runs=(6, 600))
 def test_intervals_of_a_hazard_ratio_cover_and_tests_have_their_level(setting, runs, table, tools):
     n, budget, censored, unit = setting
     plan = dps.plan(SCHEMA, {"it": ANALYSIS}, budget=budget, unit=unit)
@@ -57,7 +57,7 @@ def test_intervals_of_a_hazard_ratio_cover_and_tests_have_their_level(setting, r
     table.row(what, "censored", 1 - float(np.mean(events)))
     table.finish(what)
     table.row(what, "treatment, with an estimate", (hits - lost) / (runs - lost))
-    if runs > 500:  # 10 may all cover
+    if runs > 500:  # few may all cover
         table.level(what, "treatment, not too wide", hits, runs, rate=0.97)
     most = LOST.get((n, budget.kind, unit), 0.01)
     table.check(what, "without an estimate", lost / runs, most=most)

@@ -115,7 +115,7 @@ LEVELS = [
 ]
 
 
-@pytest.mark.simulate(LEVELS, few=(3,), runs=(30, 2_000))
+@pytest.mark.simulate(LEVELS, few=(3,), runs=(20, 2_000))
 def test_level_of_quasi_independence(setting, runs, table, tools):
     unit, given, n, budget = setting
     names, simulations = ("strata",) if given else ("pair",), 99 if runs < 1_000 else 199

@@ -89,7 +89,7 @@ def without_privacy(frame, name):
     return 2 * stats.t.ppf(0.975, STRATA * (UNITS - 1)) * np.sqrt(np.diag(covariance))
 
 
-@pytest.mark.simulate(SETTINGS, few=[13, 18], runs=(10, 250))
+@pytest.mark.simulate(SETTINGS, few=[13, 18], runs=(6, 250))
 def test_weighted_regressions(setting, runs, table, tools):
     name, icc, law, relation = setting
     n, analysis, true = 15_000, ANALYSES[name], TRUE[name]

@@ -83,7 +83,7 @@ RATIOS = [
 ]  # fmt: skip
 
 
-@pytest.mark.simulate(SETTINGS, few=(4,), runs=(12, 300))
+@pytest.mark.simulate(SETTINGS, few=(0,), runs=(12, 300))
 def test_level_of_rao_scott(setting, runs, table, tools):
     """A trait with clusters, by groups that partly follow units: independent in the population."""
 
@@ -101,7 +101,7 @@ def test_level_of_rao_scott(setting, runs, table, tools):
     table.finish(", ".join(setting))
 
 
-@pytest.mark.simulate(SETTINGS, few=(4,), runs=(12, 300))
+@pytest.mark.simulate(SETTINGS, few=(0,), runs=(12, 300))
 def test_quantiles(setting, runs, table, tools):
     """Coverage of the distribution function at three edges of 32 bins, and of quantiles."""
 
@@ -121,7 +121,7 @@ def test_quantiles(setting, runs, table, tools):
     table.finish(", ".join(setting))
 
 
-@pytest.mark.simulate(SETTINGS, few=(4,), runs=(12, 300))
+@pytest.mark.simulate(SETTINGS, few=(0,), runs=(12, 300))
 def test_survival(setting, runs, table, tools):
     """Coverage of curves of two groups and of their difference; level of the log-rank test.
 

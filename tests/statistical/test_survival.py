@@ -67,7 +67,7 @@ LARGEST_ERRORS = {
 }
 
 
-@pytest.mark.simulate(COVERED, few=(4,), runs=(12, 400))
+@pytest.mark.simulate(COVERED, few=(4,), runs=(8, 400))
 def test_curves_are_covered(setting, runs, table, tools):
     name, hazards, censoring, start, n, budget, unit = setting
     groups = len(hazards)
@@ -139,7 +139,7 @@ def test_log_rank_tests_keep_their_level(setting, runs, table, tools):
     table.finish(f"{len(hazards)} groups, {budget}, n = {n}")
 
 
-@pytest.mark.simulate([dps.PureDP(1)], few=(0,), runs=(8, 400))
+@pytest.mark.simulate([dps.PureDP(1)], few=(0,), runs=(6, 400))
 def test_persons_with_several_rows_are_covered(setting, runs, table, tools):
     """Three rows of each person that are all alike, as the bound allows."""
     n, hazards = 3_000, [1.0]
