@@ -13,10 +13,11 @@ from interval_settings import SETTINGS
 # 6 intervals one must hold.
 FEW = dict.fromkeys((
     "share, noise", "share, add/remove, balanced", "share in a group, balanced",
-    "cells, Gaussian, add/remove", "difference, noise", "mean, noise", "mean, sampling",
-    "OLS of one, noise", "HC1, balanced", "logistic, cells, balanced",
+    "cells, Gaussian, add/remove", "difference, noise", "independence, noise",
+    "mean, noise", "mean, sampling", "OLS of one, noise", "HC1, sampling",
+    "logistic, cells, sampling",
 ), 18) | dict.fromkeys((
-    "independence, noise", "quantiles, balanced", "group means, balanced", "persons, balanced",
+    "quantiles, sampling", "group means, balanced", "persons, sampling",
 ), 12) | dict.fromkeys((
     "incomplete rows, noise", "shrunk rows, noise", "logistic, density, balanced",
 ), 6)  # fmt: skip
