@@ -14,12 +14,11 @@ from interval_settings import SETTINGS
 FEW = dict.fromkeys((
     "share, noise", "share, add/remove, balanced", "share in a group, balanced",
     "cells, Gaussian, add/remove", "difference, noise", "independence, noise",
-    "mean, noise", "mean, sampling", "OLS of one, noise", "HC1, sampling",
-    "logistic, cells, sampling",
+    "mean, noise", "mean, sampling", "HC1, sampling", "logistic, cells, sampling",
 ), 18) | dict.fromkeys((
-    "quantiles, sampling", "group means, balanced", "persons, sampling",
+    "quantiles, sampling", "group means, balanced", "OLS of one, noise",
 ), 12) | dict.fromkeys((
-    "incomplete rows, noise", "shrunk rows, noise", "logistic, density, balanced",
+    "incomplete rows, noise", "shrunk rows, noise", "persons, sampling",
 ), 6)  # fmt: skip
 # Rates asked of the noise-aware methods where the sampling error of few rows is far from normal.
 HARD = {"mean, two values, one rare": 0.85, "group means, small groups": 0.85}
