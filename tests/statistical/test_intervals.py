@@ -14,9 +14,10 @@ from interval_settings import SETTINGS
 FEW = dict.fromkeys((
     "share, noise", "share, add/remove, balanced", "share in a group, balanced",
     "cells, Gaussian, add/remove", "difference, noise", "independence, noise",
-    "mean, noise", "mean, sampling", "HC1, sampling", "logistic, cells, sampling",
+    "mean, noise", "mean, sampling", "OLS of one, noise", "HC1, sampling",
+    "logistic, cells, sampling",
 ), 18) | dict.fromkeys((
-    "quantiles, sampling", "group means, balanced", "OLS of one, noise",
+    "quantiles, sampling", "group means, balanced",
 ), 12) | dict.fromkeys((
     "incomplete rows, noise", "shrunk rows, noise", "persons, sampling",
 ), 6)  # fmt: skip
