@@ -2,6 +2,7 @@
 
 import ast
 import itertools
+import re
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,14 @@ from dpstats.privacy.laws import DiscreteLaplace
 
 PACKAGE = Path(dps.__file__).parent
 ERRORS = {"alpha", "beta", "gamma", "error", "each", "of_box", "of_rows", "of_count"}
+NAMED = rf"\b({'|'.join(ERRORS)})\b"
+NEAR = re.compile(rf"{NAMED}\)?\s*[*/]|[*/]\s*\(?(1 - )?{NAMED}")  # quicker than to parse
 
 
 def divisions(text):
     """Products and quotients of an error probability, the tails alpha / 2 of one law aside."""
     found = []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(ast.parse(text)) if NEAR.search(text) else ():
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div | ast.Mult):
             continue
         is_error = [

@@ -14,28 +14,19 @@ import argparse
 
 import numpy as np
 import pandas as pd
-from measuring import markdown, timed
+from measuring import Gaussian, markdown, timed
 from statsmodels.duration.hazard_regression import PHReg
 
 import dpstats as dps
-from dpstats.inference.simulation import draw_from
-from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.noise import _noise_from
 
 TIGHT = dps.ApproxDP(1, 1e-6)
 RATIO = -0.5
 
 
-class Noise:
-    """Discrete Gaussian noise with a seed, or none: repeatable, and not private."""
-
-    def __init__(self, seed=None):
-        self.rng = None if seed is None else np.random.default_rng(seed)
-
-    def __call__(self, scale, size):
-        if self.rng is None:
-            return np.zeros(size, dtype=np.int64)
-        return draw_from(DiscreteGaussian(scale), size, self.rng).astype(np.int64)
+def silent(scale, size):
+    """No noise."""
+    return np.zeros(size, dtype=np.int64)
 
 
 def drawn(n, censored, rng):
@@ -63,9 +54,9 @@ def width(runs):
         ours, plain, rng = [], [], np.random.default_rng(events)
         for run in range(runs):
             rows = drawn(2 * events, 0.5, rng)
-            ends = np.asarray(fitted(rows, 20, Noise(run)).conf_int())[0]
+            ends = np.asarray(fitted(rows, 20, Gaussian(run)).conf_int())[0]
             ours.append(ends[1] - ends[0])
-            plain.append(2 * 1.959964 * fitted(rows, 20, Noise()).sampling_variance[0] ** 0.5)
+            plain.append(2 * 1.959964 * fitted(rows, 20, silent).sampling_variance[0] ** 0.5)
         lines.append([
             f"{rows['event'].sum():,}", f"{np.median(ours):.3f}", f"{np.median(plain):.3f}",
             f"{np.median(ours) / np.median(plain):.2f}",
@@ -84,7 +75,7 @@ def binning(runs):
                 exact.append((cox.params[0], cox.bse[0]))
                 for bins in (10, 20):
                     for ties in ("half", "last"):
-                        estimate = fitted(rows, bins, Noise(), ties).params[0]
+                        estimate = fitted(rows, bins, silent, ties).params[0]
                         found.setdefault((bins, ties), []).append(estimate - cox.params[0])
             error = np.mean(exact, axis=0)[1]
             shown = [f"{np.mean(d) / error:+.3f} ({np.std(d) / error:.3f})" for d in found.values()]

@@ -90,6 +90,16 @@ class Edges(Untested):
         return np.array([(verdict == "sure", verdict != "impossible") for verdict in verdicts])
 
 
+class Band(Untested):
+    """The band for a distribution function, at all edges."""
+
+    terms = property(lambda self: self.result.distribution()["edge"].map("{:g}".format).tolist())
+
+    def ends(self, alpha, about):
+        frame = self.result.distribution(alpha=alpha, method=ABOUT[about][0])
+        return frame[["band_low", "band_high"]].to_numpy()
+
+
 class Grid(Untested):
     """The certified set of M-estimation."""
 
@@ -227,6 +237,32 @@ def panel(k, alike):
     return pd.DataFrame(rows)
 
 
+def paired(law):
+    """Costs y and incomes x: in proportion but for an error, often zero, or of little variance."""
+    rng = np.random.default_rng(3)
+    x = rng.gamma(3, 0.08, POPULATION)
+    y = 0.6 * x * rng.gamma(6, 1 / 6, POPULATION)
+    if law == "zeros":
+        x, y = np.where(rng.random((2, POPULATION)) < [[0.2], [0.7]], 0, [x, 0.5 * x + y])
+    elif law == "narrow":
+        x, y = rng.normal(0.5, 0.03, POPULATION), rng.normal(0.3, 0.02, POPULATION)
+    return pd.DataFrame({"x": x, "y": y})
+
+
+def incomplete():
+    """Correlated numbers, of which the large values of x are missing more often than others."""
+    f, rng = normal("xy", [[1, 0.6], [0.6, 1]], bound=3, shares=(1, 3)), np.random.default_rng(4)
+    missing = rng.random((2, POPULATION)) < [np.where(f["x"] > 0, 0.5, 0.1), np.full(len(f), 0.2)]
+    f["y"] += 0.5 * (f["g"] == "a")
+    return f.mask(pd.DataFrame({"x": missing[0], "y": missing[1], "g": False}))
+
+
+def steep():
+    """Little error about a steep line: with a penalty its misfit is where x is not 0."""
+    f = crossed(np.outer([1, 38, 1], [1, 1]), x=[-1.0, 0.0, 1.0], e=[-0.1, 0.1])
+    return f.assign(y=3 * f["x"] + f["e"])
+
+
 def means(column, *groups):
     return lambda f: [f[column][f["g"] == g].mean() for g in groups]
 
@@ -274,6 +310,17 @@ def components(f):
     """The first and last eigenvalue, in units of the bounds, and the share of the first."""
     values = np.linalg.eigvalsh(covariance(f) / 16)
     return [values[-1], values[0], values[-1] / values.sum()]
+
+
+def standardised(f):
+    """The first and last eigenvalue of the correlations."""
+    return np.linalg.eigvalsh(np.corrcoef(f[list("abcde")].T))[[-1, 0]]
+
+
+def shrunk(f, names=("a", "b", "c", "d", "e")):
+    """Rows of these columns, shrunk to the norm `NORM` in units of their bounds, which are 4."""
+    z = f[list(names)]
+    return z.div(np.maximum(1, np.linalg.norm(z / 4, axis=1) / NORM), axis=0)
 
 
 def edges(f):
@@ -357,6 +404,10 @@ add("overlapping tables", {"share": GROUP, "risks": RISKS}, [AB, Y, *map(dps.Boo
     "sampling, add/remove": (1_000, dps.ZCDP(2), ADDED),
     "20 rows": (1_000, dps.ZCDP(0.2), {
         "population": lambda: rates((0.02, 0.98), 0.3, 0.2).assign(u=True, v=False)}),
+    "rare": (2_000, dps.ApproxDP(1, 1e-6), {
+        "population": lambda: rates((0.5, 0.5), 0.01, 0.02).assign(u=True, v=False)}),
+    "rare, add/remove": (500, dps.ApproxDP(3, 1e-6), {
+        "population": lambda: rates((0.2, 0.8), 0.02, 0.05).assign(u=True, v=False)} | ADDED),
 }, planned={"tables": dps.Marginals(["g", "y", "u", "v"])})  # fmt: skip
 
 THREE, LINKED = (0.5, 0.3, 0.2), [category("abc"), category("xyz", "h"), Y]
@@ -371,6 +422,7 @@ add("independence", {
     "independent": independence("g", "h"), "dependent": independence("g", "y")
 }, LINKED, partial(linked, THREE, THREE, 0.3, 0.4, 0.5), {
     "noise": (1_000, 0.3), "balanced": (1_000, 1), "sampling": (4_000, 10),
+    "add/remove": (1_000, dps.ZCDP(0.1), ADDED),
     "small and empty levels": (3_000, 1, {
         "columns": [category("abcdef"), *LINKED[1:]],
         "population": partial(linked, (0.485, 0.485, 0.01, 0.01, 0.01, 0), THREE, *[0.3, 0.4] * 3),
@@ -383,6 +435,18 @@ add("independence in strata", {"independent": STRATA}, LINKED,
 })  # fmt: skip
 
 
+def linked_in_b():
+    """Columns g and h that are independent where k is a, and equal where it is b."""
+    return crossed(np.stack([np.outer(THREE, THREE), np.eye(3) / 3], -1), g="abc", h="xyz", k="ab")
+
+
+IN_A_ALONE = dps.Independence("g", "h", given="k == 'a'")
+add("independence in a group", {
+    "independent": Ask(IN_A_ALONE, ("effect",), always(0), ("population",), Effect)
+}, [*LINKED[:2], category("ab", "k")], linked_in_b,
+    {"noise": (1_000, 0.5), "sampling": (4_000, 10, ADDED)})  # fmt: skip
+
+
 def goodness(shares):
     return Ask(dps.GoodnessOfFit("g", shares), ("effect",), cohens_w(shares), EFFECTS, Effect)
 
@@ -391,6 +455,7 @@ TRUE, TEN = dict(zip("abc", THREE, strict=True)), dict.fromkeys("abcdefghij", 0.
 add("goodness of fit", {"true": goodness(TRUE), "false": goodness(dict.fromkeys("abc", 1 / 3))},
     [category("abc")], lambda: crossed(THREE, g="abc"), {
     "noise": (500, 0.05), "balanced": (500, 0.3), "sampling": (2_000, 5),
+    "add/remove": (500, dps.ZCDP(0.02), ADDED),
     "few rows": (20, 3, {"asks": {"true": goodness(TEN)}, "columns": [category(TEN)],
                          "population": lambda: crossed([1] * 10, g=TEN)}),
 })  # fmt: skip
@@ -405,10 +470,19 @@ add("quantiles", {"quantiles": Ask(dps.Quantile("x", [0.1, 0.5]), DECILES, quant
     "100 rows": (100, 2), "in a group": (400, 1, {"asks": {"quantiles": IN_A}}),
 })  # fmt: skip
 
+PLACES = (20, 52, 80)
+BAND = Ask(dps.Quantile("x", [0.5]), tuple(map(str, PLACES)),
+           lambda f: [(f["x"] < edge).mean() for edge in PLACES], ("jointly",), Band)  # fmt: skip
+add("distribution", {"band": BAND}, [dps.Number("x", 0, 100, edges=FOURS, missing=0)],
+    lambda: normal("x").assign(x=lambda f: 50 + 12 * f["x"]),
+    {"noise": (2_000, 0.1), "sampling": (2_000, 5, ADDED), "Gaussian": (300, dps.ZCDP(0.1))}
+)  # fmt: skip
+
 MEAN = Ask(dps.Mean("x"), ("mean of x",), lambda f: [f["x"].mean()])
 add("mean", {"mean": MEAN}, numbers("x", 5), partial(normal, "x"), {
     "noise": (500, 0.1), "balanced": (2_000, 0.2), "sampling": (2_000, 5),
-    "add/remove": (2_000, 0.5, ADDED),
+    "add/remove": (2_000, 0.5, ADDED), "30 rows": (30, 0.5, ADDED),
+    "constant": (500, 0.5, {"population": lambda: crossed([1], x=[3.0])}),
     "two values, one rare": (300, 5, {"population": lambda: 5 * crossed([0.99, 0.01], x=[-1, 1])}),
 })  # fmt: skip
 GAP = Ask(dps.MeanDifference("x", by="g", groups=("a", "b")), ("mean of x: a - b",),
@@ -420,6 +494,17 @@ add("two means", {
     "noise": (800, 0.3), "balanced": (4_000, 1), "sampling": (4_000, 10),
     "add/remove": (4_000, 1, ADDED),
     "hidden group": (800, 1, {"population": partial(normal, "x", shares=(5, 95))}),
+})  # fmt: skip
+
+
+RATIO = Ask(dps.Ratio("y", "x"), ("y / x",), lambda f: [f["y"].sum() / f["x"].sum()])
+add("ratio", {"ratio": RATIO}, [
+    dps.Number("y", 0, 1, points=201, missing=0), dps.Number("x", 0, 1, points=401, missing=0)
+], partial(paired, "proportional"), {
+    "noise": (500, 0.3), "balanced": (2_000, 1, ADDED), "sampling": (20_000, 1),
+    "Gaussian": (500, dps.ApproxDP(1, 1e-6)),
+    "often zero": (2_000, 1, {"population": partial(paired, "zeros")}),
+    "little variance": (500, 1, {"population": partial(paired, "narrow")} | ADDED),
 })  # fmt: skip
 
 
@@ -448,12 +533,13 @@ FACTOR = np.outer(LOADINGS := [0.9, 0.8, 0.6, 0.5, 0.4], LOADINGS) + 0.3 * np.ey
 CHAIN = 0.5 ** np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
 TREE, WITHIN = dps.GraphicalModel(FIVE, structure="tree"), (-1.0, 1.0)
 PARTIAL = Ask(dps.GraphicalModel(FIVE), PAIRS, partial_correlations, within=WITHIN)
+EIGEN = ("PC1 variance", "PC5 variance", "PC1 ratio")
 add("moments", {
     "covariances": Ask(dps.Covariance(FIVE), ("var(a)", "cov(a, b)"),
                        lambda f: covariance(f)[0, :2]),
     "correlations": Ask(dps.Correlation(FIVE[:3]), PAIRS, correlations, within=WITHIN),
-    "eigenvalues": Ask(dps.PCA(FIVE), ("PC1 variance", "PC5 variance", "PC1 ratio"), components,
-                       read=Untested),
+    "eigenvalues": Ask(dps.PCA(FIVE), EIGEN, components, read=Untested),
+    "standardised": Ask(dps.PCA(FIVE, standardize=True), EIGEN[:2], standardised, read=Untested),
     "partial correlations": PARTIAL,
     "correlations of a tree": Ask(TREE, PAIRS, correlations, within=WITHIN),
     "edges of a tree": Ask(TREE, PAIRS, edges, read=Edges),
@@ -462,6 +548,23 @@ add("moments", {
     "tied eigenvalues": (5_000, 10, {"population": partial(normal, FIVE)}),
     "heavy tails": (5_000, 20, {"population": partial(normal, FIVE, CHAIN, 5)}),
     "near singular": (2_000, 10, {"population": partial(normal, FIVE, 0.95 + 0.05 * np.eye(5))}),
+    "signs": (5_000, 20, {"population": lambda: 4 * np.sign(normal(FIVE, CHAIN)[FIVE])}),
+    "add/remove": (5_000, dps.ZCDP(2), ADDED),
+}, fitted=True)  # fmt: skip
+NORM = 0.8  # a tenth of the rows are longer
+BALL = {"clip_norm": NORM}
+add("shrunk rows", {
+    "covariances": Ask(dps.Covariance(FIVE, **BALL), ("var(a)", "cov(a, b)"),
+                       lambda f: covariance(shrunk(f))[0, :2]),
+    "correlations": Ask(dps.Correlation(FIVE, **BALL), PAIRS, lambda f: correlations(shrunk(f)),
+                        within=WITHIN),
+    "eigenvalues": Ask(dps.PCA(FIVE, **BALL), EIGEN, lambda f: components(shrunk(f)),
+                       read=Untested),
+    "line": Ask(dps.OLS("e ~ a + d", **BALL), ("a", "d"), lambda f: smf.ols(
+        "e ~ a + d", shrunk(f, "ade")).fit().params),
+}, numbers(FIVE, 4), partial(normal, FIVE, CHAIN), {
+    "noise": (2_000, 3), "balanced": (5_000, dps.ZCDP(2)), "sampling": (20_000, 50),
+    "add/remove": (5_000, dps.ZCDP(0.5), ADDED),
 }, fitted=True)  # fmt: skip
 
 
@@ -492,6 +595,43 @@ add("OLS of one", {
         "columns": [dps.Number("x", -2, 2, allow_missing=True), XY[1]],
         "population": lambda: linear().assign(x=lambda f: f["x"].where(f.index % 10 > 0))}),
 })  # fmt: skip
+
+RIDGE = Ask(dps.OLS("y ~ x", ridge=0.2), ("x",),
+            lambda f: [np.cov(f["x"], f["y"])[0, 1] / (f["x"].var() + 0.2)])  # fmt: skip
+add("ridge", {"line": RIDGE}, [*numbers("x", 1), *numbers("y", 4)], steep,
+    {"noise": (2_000, 1, ADDED), "sampling": (2_000, 50)})  # fmt: skip
+
+
+def in_a(values):
+    return lambda f: values(f[f["g"] == "a"])
+
+
+def below_zero(f):
+    return [(f["x"].dropna() < 0).mean()]
+
+
+def correlation_of(f):
+    return [f["x"].corr(f["y"])]
+
+
+ONLY = {"given": "g == 'a'"}
+add("incomplete rows", {
+    "mean": Ask(dps.Mean("x"), MEAN.terms, MEAN.values, EFFECTS),
+    "mean in a group": Ask(dps.Mean("y", **ONLY), ("mean of y | g == 'a'",), means("y", "a"),
+                           EFFECTS),
+    "share in a group": Ask(dps.Proportion("x < 0", **ONLY), ("x < 0 | g == 'a'",),
+                            in_a(below_zero), within=UNIT),
+    "correlation in a group": Ask(dps.Correlation(["x", "y"], **ONLY), ("x, y",),
+                                  in_a(correlation_of), EFFECTS, within=WITHIN),
+    "slope": Ask(LINE, ("x",), SLOPE, EFFECTS),
+    "slope in a group": Ask(dps.OLS("y ~ x", **ONLY), ("x",), in_a(SLOPE), EFFECTS),
+    "quantile": Ask(dps.Quantile("x", [0.5]), DECILES[1:],
+                    quantiles([0.5], lambda f: f.dropna(subset="x")), EFFECTS),
+}, [*(dps.Number(x, -3, 3, points=101, edges=[-1, 0, 1], allow_missing=True) for x in "xy"), AB],
+    incomplete, {
+    "noise": (1_000, 1), "balanced": (10_000, 2, ADDED), "sampling": (10_000, 50),
+    "few rows": (100, 5), "Gaussian": (10_000, dps.ZCDP(0.1), ADDED),
+}, fitted=True)  # fmt: skip
 
 PLANE, PLANES = dps.OLS("y ~ x + u + v"), partial(fitted, formula="y ~ x + u + v")
 NEAR = ((1, 0.6, 0), (0.6, 1, 0), (0, 0, 1))
@@ -577,10 +717,15 @@ add("logistic, cells", {
     "rare outcome": (3_000, 3, {"population": partial(outcomes, one_of(-4), even=True)}),
 })  # fmt: skip
 WITH_G, ENDLESS = dps.Logistic("y ~ x + C(g)"), (("C(g)[T.b]",), always(np.inf), ("population",))
+NOTHING = (("test",), always(0), (), Test, lambda r: r.wald_test("x = 0, C(g)[T.b] = 0"))
+UNRELATED = partial(outcomes, lambda f: 0 * f["x"] - 0.4)
 LEVEL_CURVE = partial(fitted, formula="y ~ x + C(g)", kind=smf.logit)
 add("logistic, cells of two", {"coefficients": Ask(WITH_G, LEVELS.terms, LEVEL_CURVE, NOISE_AWARE)},
     [*numbers("x", 2.5, **even_edges(2.5, 6)), AB, Y], partial(outcomes, several), {
     "noise": (1_000, 1), "balanced": (3_000, 2), "sampling": (20_000, 10),
+    "empty level": (3_000, 1, {
+        "columns": [*numbers("x", 2.5, **even_edges(2.5, 6)), category("abc"), Y]}),
+    "no effects": (3_000, 1, {"asks": {"test": Ask(WITH_G, *NOTHING)}, "population": UNRELATED}),
     "separated": (3_000, 2, {"asks": {"coefficients": Ask(WITH_G, *ENDLESS)},
                              "population": partial(outcomes, separated)}),
 })  # fmt: skip
@@ -595,6 +740,10 @@ add("logistic, density", {
                    Untested, lambda result: result.get_margeff()),
 }, [*DENSITY, Y], partial(outcomes, several), {
     "noise": (1_000, PRIVATE), "balanced": (5_000, PRIVATE), "sampling": (20_000, RICH),
+    "empty level": (5_000, PRIVATE, {"asks": {"coefficients": Ask(MODEL, *COEFFICIENTS)},
+                                     "columns": [*DENSITY[:2], category("abc"), Y]}),
+    "no effects": (5_000, PRIVATE, {"asks": {"test": Ask(MODEL, *NOTHING)},
+                                    "population": UNRELATED}),
     "separated": (6_000, PRIVATE, {"asks": {"coefficients": Ask(MODEL, *ENDLESS)},
                                    "population": partial(outcomes, separated)}),
 }, fitted=True)  # fmt: skip

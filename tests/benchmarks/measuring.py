@@ -1,10 +1,90 @@
-"""What benchmarks share: CPU seconds, Markdown tables, figures that do not change by themselves."""
+"""What benchmarks share: seeded noise, CPU seconds, Markdown tables, figures of equal bytes.
+
+The simulations of tests/statistical use the first part too.
+"""
 
 import resource
 import time
 from contextlib import contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+
+from dpstats.inference.simulation import draw_from
+from dpstats.measured.answers import answer
+from dpstats.measured.measurements import Measurements
+from dpstats.privacy.gaussian import DiscreteGaussian
+
+
+class Gaussian:
+    """Discrete Gaussian noise and uniforms with a seed: repeatable, and not private."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+
+    def __call__(self, scale, size):
+        return draw_from(DiscreteGaussian(scale), size, self.rng).astype(np.int64)
+
+    def uniforms(self, size):
+        return self.rng.random(size) - 0.5
+
+
+class Laplace(Gaussian):
+    """The same with discrete Laplace noise."""
+
+    def __call__(self, scale, size):
+        p = -np.expm1(-1 / scale)
+        return self.rng.geometric(p, size) - self.rng.geometric(p, size)
+
+
+def noise_of(budget):
+    """The class of the noise of a budget."""
+    return Laplace if budget.noise == "laplace" else Gaussian
+
+
+def noise_of_scales(scales, source):
+    """One noise per function, of its own scale."""
+    noise = np.zeros(len(scales), dtype=np.int64)
+    for scale in np.unique(scales):
+        same = np.flatnonzero(scales == scale)
+        noise[same] = source(float(scale), len(same))
+    return noise
+
+
+def with_noise(exact, source):
+    """Measurements whose sums of the family are the exact ones of `exact` plus fresh noise."""
+    sums, uniforms = exact.noisy_sums.copy(), exact.uniforms.copy()
+    start = 0
+    for block in exact.measured:
+        piece = slice(start, start := start + block.block.size)
+        sums[piece] += noise_of_scales(block.scales, source)
+        uniforms[piece] = source.uniforms(block.block.size)
+    return replace(exact, noisy_sums=sums, uniforms=uniforms, not_private=True)
+
+
+def fresh(plan, n, draw, runs, seed):
+    """What analyses see of fresh rows with fresh noise: what was drawn, measurements and a view.
+
+    `draw(rng)` gives the codes of n rows by column, or the exact sums of the plan's family.
+    """
+    rng = np.random.default_rng(seed)
+    source = noise_of(plan.budget)(seed + 1)
+    strategy = plan.strategy if plan.count is not None else replace(plan.strategy, n=n)
+    for _ in range(runs):
+        drawn = draw(rng)
+        sums = [drawn] if isinstance(drawn, np.ndarray) else plan.family.sums(drawn)
+        if plan.count is not None:
+            (scale,) = plan.strategy.scales_of(plan.count)
+            sums = [*sums, n + source(float(scale), 1)]
+        sums = np.concatenate(sums)
+        exact = Measurements(strategy, sums, np.zeros(len(sums)), not_private=True)
+        held = with_noise(exact, source)
+        yield drawn, held, SimpleNamespace(
+            schema=plan.schema, n=held.n, budget=plan.budget,
+            answers=lambda wanted, held=held, **options: answer(held, wanted, **options),
+            candidates=dict.fromkeys(plan.schema.names, np.zeros(1, np.int64)), weights=np.ones(1),
+        )  # fmt: skip
 
 
 def cpu_seconds():

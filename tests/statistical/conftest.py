@@ -4,34 +4,25 @@ What a test allows is what its table prints: `Table.covers`, `level` and `check`
 the limits in its last column, and fail where the figure is outside them.
 """
 
-from dataclasses import replace
-from functools import partial
+import sys
+from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.inference.simulation import draw_from
-from dpstats.measured.answers import answer
-from dpstats.measured.measurements import Measurements
-from dpstats.privacy.gaussian import DiscreteGaussian
+from dpstats.measured.combining import Sources
+from dpstats.measured.view import View
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+interval_settings = import_module("interval_settings")  # populations, plans and truths
+measuring = import_module("measuring")
 
 FAILURE = 1e-6  # a right method fails one of these checks about once in a million runs
-
-
-class Gaussian:
-    """Discrete Gaussian noise and uniforms with a seed."""
-
-    def __init__(self, seed):
-        self.rng = np.random.default_rng(seed)
-
-    def __call__(self, scale, size):
-        return draw_from(DiscreteGaussian(scale), size, self.rng).astype(np.int64)
-
-    def uniforms(self, size):
-        return self.rng.random(size) - 0.5
 
 
 def latent_codes(sizes, n, rng, classes=6):
@@ -44,48 +35,34 @@ def latent_codes(sizes, n, rng, classes=6):
     return columns
 
 
-def _noise_of(scales, source):
-    """One noise per function, of its own scale."""
-    noise = np.zeros(len(scales), dtype=np.int64)
-    for scale in np.unique(scales):
-        same = np.flatnonzero(scales == scale)
-        noise[same] = source(float(scale), len(same))
-    return noise
+class Measured:
+    """Inference without a fit: the density is that of the private rows."""
+
+    def __init__(self, held, rows):
+        self.view = View(Sources(held), held.n)
+        columns = {column.name: column for column in held.schema if column.name in rows}
+        self.view.candidates = {x: c.encode(pa.array(rows[x])) for x, c in columns.items()}
+        self.view.weights = np.full(len(rows), 1 / len(rows))
+
+    def infer(self, analysis):
+        return analysis.infer(self.view)
 
 
-def with_noise(exact, source):
-    """Measurements whose sums of the family are the exact ones of `exact` plus fresh noise."""
-    sums, uniforms = exact.noisy_sums.copy(), exact.uniforms.copy()
-    start = 0
-    for block in exact.measured:
-        piece = slice(start, start := start + block.block.size)
-        sums[piece] += _noise_of(block.scales, source)
-        uniforms[piece] = source.uniforms(block.block.size)
-    return replace(exact, noisy_sums=sums, uniforms=uniforms, not_private=True)
+def simulated(setting, runs, fitted):
+    """The population of a setting of the benchmarks, and rows and a release, in every run.
 
-
-def fresh(plan, n, draw, runs, seed, laplace):
-    """What analyses see of fresh rows with fresh noise: what was drawn, measurements and a view.
-
-    `draw(rng)` gives the codes of n rows by column, or the exact sums of the plan's family.
+    In few runs the population has a tenth of its rows, which takes less time.
     """
-    rng = np.random.default_rng(seed)
-    source = (laplace if plan.budget.noise == "laplace" else Gaussian)(seed + 1)
-    strategy = plan.strategy if plan.count is not None else replace(plan.strategy, n=n)
-    for _ in range(runs):
-        drawn = draw(rng)
-        sums = [drawn] if isinstance(drawn, np.ndarray) else plan.family.sums(drawn)
-        if plan.count is not None:
-            (scale,) = plan.strategy.scales_of(plan.count)
-            sums = [*sums, n + source(float(scale), 1)]
-        sums = np.concatenate(sums)
-        exact = Measurements(strategy, sums, np.zeros(len(sums)), not_private=True)
-        held = with_noise(exact, source)
-        yield drawn, held, SimpleNamespace(
-            schema=plan.schema, n=held.n, budget=plan.budget,
-            answers=lambda wanted, held=held, **options: answer(held, wanted, **options),
-            candidates=dict.fromkeys(plan.schema.names, np.zeros(1, np.int64)), weights=np.ones(1),
-        )  # fmt: skip
+    rng = np.random.default_rng(1)
+    with pytest.MonkeyPatch.context() as patch:
+        if runs < 100:
+            patch.setattr(interval_settings, "POPULATION", interval_settings.POPULATION // 10)
+        population, plan = setting.table(), setting.plan()
+    for run in range(runs):
+        rows = setting.draw(population, rng)
+        held = dps.measure(plan, rows)
+        fit = dps.synthesize(held, m=1, k=1, rng=run) if fitted else Measured(held, rows)
+        yield population, rows, fit
 
 
 def clopper_pearson(successes, runs, error=FAILURE):
@@ -95,11 +72,6 @@ def clopper_pearson(successes, runs, error=FAILURE):
     return low, high
 
 
-def at_least(successes, runs, rate):
-    """Whether the runs leave it possible that the method holds at `rate` or more."""
-    return clopper_pearson(successes, runs)[1] >= rate
-
-
 class Table:
     """Rows that are printed at the end: a figure, a width, what is claimed and what passes."""
 
@@ -107,6 +79,7 @@ class Table:
 
     def __init__(self, title):
         self.title, self.rows = title, []
+        self.held, self.rejected = {}, {}
 
     def row(self, setting, method, figure="", width="", reference="", runs="", passes=""):
         """A row for the reader: nothing is compared."""
@@ -134,6 +107,28 @@ class Table:
         most = stats.binom.isf(FAILURE / 2, runs, rate) / runs
         self.check(setting, method, int(rejections) / runs, "", f"<= {rate:g}", runs, most=most)
 
+    def hold(self, what, ends, truth, rate=0.95, jointly=False):
+        """Note which intervals (..., 2) of one run hold their values; `finish` compares."""
+        low, high = np.moveaxis(np.asarray(ends, dtype=float), -1, 0)
+        inside, widths = np.ravel((low <= truth) & (truth <= high)), np.ravel(high - low)
+        noted = ([inside.all()], [widths.mean()]) if jointly else (inside, widths)
+        self.held.setdefault(what, (rate, []))[1].append(noted)
+
+    def reject(self, what, pvalue, rate=0.05, alpha=0.05):
+        """Note whether the test of one run rejects what is true."""
+        self.rejected.setdefault(what, (rate, []))[1].append(pvalue <= alpha)
+
+    def finish(self, setting):
+        """Compare all that was noted with the rates that were asked for."""
+        for what, (rate, runs) in self.held.items():
+            inside, widths = map(np.array, zip(*runs, strict=True))
+            several = inside.shape[1] > 1
+            for i, width in enumerate(np.median(widths, axis=0)):
+                name = f"{what} {i}" if several else what
+                self.covers(setting, name, inside[:, i].sum(), len(runs), rate, float(width))
+        for what, (rate, runs) in self.rejected.items():
+            self.level(setting, what, np.sum(runs), len(runs), rate)
+
     def show(self):
         head = self.HEAD
         widths = [max(map(len, column)) for column in zip(head, *self.rows, strict=True)]
@@ -152,23 +147,25 @@ def table(request):
 
 
 @pytest.fixture(scope="session")
-def tools(seeded_noise):
+def tools():
     """The helpers of this file, since test files cannot import each other."""
     return SimpleNamespace(
-        Laplace=seeded_noise,
-        Gaussian=Gaussian,
+        Laplace=measuring.Laplace,
+        Gaussian=measuring.Gaussian,
+        noise_of=measuring.noise_of,
+        noise_of_scales=measuring.noise_of_scales,
         latent_codes=latent_codes,
-        with_noise=with_noise,
-        fresh=partial(fresh, laplace=seeded_noise),
+        with_noise=measuring.with_noise,
+        fresh=measuring.fresh,
+        simulated=simulated,
         clopper_pearson=clopper_pearson,
-        at_least=at_least,
     )
 
 
 def pytest_configure(config):
     config.addinivalue_line(
-        "markers", "simulate(settings, few, runs): `few` of the settings in runs[0] runs, and all "
-        "of them, in a slow test, in runs[1]"
+        "markers", "simulate(settings, few, runs): some settings, by number, in runs[0] runs, or a "
+        "mapping of settings to runs; and all of them, in a slow test, in runs[1]"
     )  # fmt: skip
 
 
@@ -176,7 +173,10 @@ def pytest_generate_tests(metafunc):
     """A simulation has a fast test, whose few runs can fail, and a slow one that sees more."""
     for mark in metafunc.definition.iter_markers("simulate"):
         settings, few, runs = mark.args[0], mark.kwargs["few"], mark.kwargs["runs"]
-        cases = [pytest.param(settings[i], runs[0], id=f"few-{_shown(settings[i])}") for i in few]
+        fast = (
+            [(settings[i], runs[0]) for i in few] if isinstance(few, tuple | list) else few.items()
+        )
+        cases = [pytest.param(*case, id=f"few-{_shown(case[0])}") for case in fast]
         cases += [
             pytest.param(setting, runs[1], id=_shown(setting), marks=pytest.mark.slow)
             for setting in settings

@@ -46,7 +46,7 @@ def sample_of(rng):
     return rows.assign(w=weights)
 
 
-@pytest.mark.simulate(SETTINGS, few=[3], runs=(20, 500))
+@pytest.mark.simulate(SETTINGS, few=[3], runs=(6, 500))
 def test_known_totals_leave_intervals_of_numbers_of_people_valid(setting, runs, table):
     budget, relation = setting
     rng, hits, widths = np.random.default_rng(5), dict.fromkeys(ASKED, 0), ([], [])

@@ -133,14 +133,11 @@ def releases(setting, runs, tools, structure="any", seed=1):
     """Results on fresh rows with fresh noise."""
     plan, _, chances, functions = world(setting, structure)
     rng = np.random.default_rng(seed)
-    gaussian = setting.budget.noise == "gaussian"
-    source = (tools.Gaussian if gaussian else tools.Laplace)(seed + 1)
+    source = tools.noise_of(setting.budget)(seed + 1)
     scales = np.concatenate([plan.strategy.scales_of(planned) for planned in measured(plan)])
     for _ in range(runs):
         sums = np.rint(functions @ rng.multinomial(setting.n, chances)).astype(np.int64)
-        for scale in np.unique(scales):
-            same = np.flatnonzero(scales == scale)
-            sums[same] += source(float(scale), len(same))
+        sums += tools.noise_of_scales(scales, source)
         held = Measurements(
             plan.strategy, sums, rng.random(len(sums)) - 0.5, not_private=True,
             reference_spec={"kind": "uniform"},
@@ -245,7 +242,7 @@ SETTINGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.simulate(SETTINGS, few=(0, 1), runs=(10, 200))
+@pytest.mark.simulate(SETTINGS, few=(0, 1), runs=(6, 200))
 def test_level_and_coverage(setting, runs, table, tools):
     """More runs where one is fast."""
     check(setting, 1_000 if runs > 10 and setting.p <= 4 else runs, table, tools)
@@ -260,7 +257,7 @@ TREES = [
 ]  # fmt: skip
 
 
-@pytest.mark.simulate(TREES, few=(0,), runs=(10, 200))
+@pytest.mark.simulate(TREES, few=(0,), runs=(6, 200))
 def test_trees(setting, runs, table, tools):
     setting, decided = setting
     wrong, jointly, known = 0, 0, []

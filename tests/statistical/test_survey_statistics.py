@@ -83,7 +83,7 @@ RATIOS = [
 ]  # fmt: skip
 
 
-@pytest.mark.simulate(SETTINGS, few=(4,), runs=(30, 300))
+@pytest.mark.simulate(SETTINGS, few=(0,), runs=(12, 300))
 def test_level_of_rao_scott(setting, runs, table, tools):
     """A trait with clusters, by groups that partly follow units: independent in the population."""
 
@@ -94,14 +94,14 @@ def test_level_of_rao_scott(setting, runs, table, tools):
         return {"g": group, "y": rng.random(len(below)) < below}
 
     columns = [dps.Category("g", [0, 1, 2]), dps.Boolean("y")]
-    noise = (tools.Laplace if setting[1] == "Laplace" else tools.Gaussian)(3)
-    found = [r.pvalue for _, r in releases(
-        columns, dps.Independence("g", "y"), setting, complete, runs, noise)]  # fmt: skip
-    rejected = np.sum(np.array(found) <= 0.05)
-    table.level(", ".join(setting), "Rao-Scott", rejected, runs, 0.06)
+    noise = tools.noise_of(BUDGETS[setting[1]])(3)
+    asked = dps.Independence("g", "y")
+    for _, result in releases(columns, asked, setting, complete, runs, noise):
+        table.reject("Rao-Scott", result.pvalue, 0.06)
+    table.finish(", ".join(setting))
 
 
-@pytest.mark.simulate(SETTINGS, few=(4,), runs=(30, 300))
+@pytest.mark.simulate(SETTINGS, few=(0,), runs=(12, 300))
 def test_quantiles(setting, runs, table, tools):
     """Coverage of the distribution function at three edges of 32 bins, and of quantiles."""
 
@@ -111,26 +111,17 @@ def test_quantiles(setting, runs, table, tools):
     edges, some = np.arange(1, 32) / 32, [9, 15, 21]
     columns = [dps.Number("x", 0, 1, edges=edges.tolist(), missing=0)]
     asked = dps.Quantile("x", [0.3, 0.5, 0.7])
-    noise = (tools.Laplace if setting[1] == "Laplace" else tools.Gaussian)(4)
-    inside, widths, held = [], [], []
+    noise = tools.noise_of(BUDGETS[setting[1]])(4)
     for effects, result in releases(columns, asked, setting, complete, runs, noise):
         shares = normal_shares(effects, stats.norm.ppf(edges))
         frame = result.distribution()
-        low, high = (frame[name].to_numpy()[some] for name in ("low", "high"))
-        inside.append((low <= shares[some]) & (shares[some] <= high))
-        widths.append(high - low)
+        table.hold("F", frame[["low", "high"]].to_numpy()[some], shares[some], 0.93)
         quantiles = np.interp(asked.probability, shares, edges)
-        ends = np.asarray(result.conf_int())
-        held.append((ends[:, 0] <= quantiles) & (quantiles <= ends[:, 1]))
-    for i, edge in enumerate(edges[some]):
-        width = float(np.median(np.array(widths)[:, i]))
-        table.covers(", ".join(setting), f"F({edge:.3f})", np.sum(inside, 0)[i], runs, 0.93, width)
-        table.covers(
-            ", ".join(setting), f"quantile {asked.probability[i]}", np.sum(held, 0)[i], runs
-        )
+        table.hold("quantile", result.conf_int(), quantiles)
+    table.finish(", ".join(setting))
 
 
-@pytest.mark.simulate(SETTINGS, few=(4,), runs=(30, 300))
+@pytest.mark.simulate(SETTINGS, few=(0,), runs=(12, 300))
 def test_survival(setting, runs, table, tools):
     """Coverage of curves of two groups and of their difference; level of the log-rank test.
 
@@ -148,26 +139,17 @@ def test_survival(setting, runs, table, tools):
         dps.Number("t", 0, 30, edges=edges, missing=0), dps.Boolean("died"), dps.Boolean("g"),
     ]  # fmt: skip
     asked = dps.Survival("t", "died", by="g")
-    noise = (tools.Laplace if setting[1] == "Laplace" else tools.Gaussian)(5)
-    inside, widths, zero, pvalues = [], [], [], []
+    noise = tools.noise_of(BUDGETS[setting[1]])(5)
     for effects, result in releases(columns, asked, setting, complete, runs, noise):
         own = normal_shares(effects, stats.norm.ppf(np.exp(-0.1 * np.array(edges))))[some]
-        low, high = np.asarray(result.conf_int()).T[:, some]
-        inside.append((low <= own) & (own <= high))
-        widths.append(high - low)
+        table.hold("S", np.asarray(result.conf_int())[some], own, 0.93)
         if all(curve.bins > 2 for curve in result.curves):
-            ends = np.asarray(result.differences(time=4).conf_int()).ravel()
-            zero.append(ends[0] <= 0 <= ends[1])
-        pvalues.append(result.logrank().pvalue)
-    name = ", ".join(setting)
-    for i, edge in enumerate(np.array(edges)[some]):
-        width = float(np.median(np.array(widths)[:, i]))
-        table.covers(name, f"S({edge})", np.sum(inside, 0)[i], runs, 0.93, width)
-    table.covers(name, "difference at 4", np.sum(zero), len(zero), 0.93)
-    table.level(name, "log-rank", np.sum(np.array(pvalues) <= 0.05), runs, 0.06)
+            table.hold("difference at 4", result.differences(time=4).conf_int(), 0, 0.93)
+        table.reject("log-rank", result.logrank().pvalue, 0.06)
+    table.finish(", ".join(setting))
 
 
-@pytest.mark.simulate(RATIOS, few=(0, 7), runs=(25, 300))
+@pytest.mark.simulate(RATIOS, few=(7,), runs=(10, 300))
 def test_ratios(setting, runs, table, tools):
     """Costs and incomes that have clusters; widths beside those without privacy."""
     icc, plain, at = setting[0], [], np.linspace(-6, 6, 2_001)
@@ -191,7 +173,7 @@ def test_ratios(setting, runs, table, tools):
 
     columns = [dps.Number(name, 0, 1, points=points, missing=0)
                for name, points in (("y", 201), ("x", 401))]  # fmt: skip
-    noise = (tools.Laplace if setting[2] == "Laplace" else tools.Gaussian)(6)
+    noise = tools.noise_of(BUDGETS[setting[2]])(6)
     effects, results = zip(*releases(
         columns, dps.Ratio("y", "x"), setting[1:], complete, runs, noise, icc, numbers=(2,)
     ), strict=True)  # fmt: skip

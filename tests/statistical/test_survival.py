@@ -61,7 +61,13 @@ COVERED = [
 ]
 
 
-@pytest.mark.simulate(COVERED, few=(4,), runs=(50, 400))
+LARGEST_ERRORS = {
+    ("27%", 2_000, "replace", str(dps.PureDP(1))): 0.0065,
+    ("81%", 2_000, "replace", str(dps.PureDP(1))): 0.0107,
+}
+
+
+@pytest.mark.simulate(COVERED, few=(4,), runs=(8, 400))
 def test_curves_are_covered(setting, runs, table, tools):
     name, hazards, censoring, start, n, budget, unit = setting
     groups = len(hazards)
@@ -72,7 +78,8 @@ def test_curves_are_covered(setting, runs, table, tools):
     later = np.maximum(EDGES - start, 0)
     truth = np.exp(-np.outer(hazards, later)).ravel()
     inside = np.zeros((2, groups * (BINS - 1)))
-    band = certified = mean = median = tries = 0
+    held = dict.fromkeys(("band", "certified", "mean to .5", "time of a tenth"), 0)
+    tries = dict.fromkeys(held, runs) | {"certified": min(runs, BOXES), "mean to .5": 0}
     error, width, used = 0.0, 0.0, 0
     horizon = EDGES[9]
     area = min(start, horizon) + (1 - np.exp(-hazards[0] * max(horizon - start, 0))) / hazards[0]
@@ -83,35 +90,31 @@ def test_curves_are_covered(setting, runs, table, tools):
         known = ~np.isnan(np.asarray(result.params))
         inside[0] += holds(result.conf_int(), truth)
         inside[1] += holds(result.conf_int(target="table"), own)
-        band += holds(result.conf_int(simultaneous=True), truth).all()
+        held["band"] += holds(result.conf_int(simultaneous=True), truth).all()
         if run < BOXES:  # they hold far more often than they claim
             limits = result.conf_int(method="certified", target="table", simultaneous=True)
-            certified += holds(limits, own).all()
+            held["certified"] += holds(limits, own).all()
         low, high = np.asarray(result.conf_int()).reshape(-1, 2)[known].T
         error += np.sum((np.asarray(result.params) - own)[known] ** 2)
         width, used = width + np.sum(high - low), used + np.count_nonzero(known)
         if result.curves[0].bins >= 10:
             ends = np.asarray(result.restricted_mean(horizon).conf_int()).reshape(-1, 2)[:1]
-            mean, tries = mean + holds(ends, area)[0], tries + 1
+            held["mean to .5"] += holds(ends, area)[0]
+            tries["mean to .5"] += 1
         bins = result.quantile(0.1)
-        median += bins["low"][0] <= tenth <= bins["high"][0]
+        held["time of a tenth"] += bins["low"][0] <= tenth <= bins["high"][0]
     text = f"{name}, {budget}, {unit}, n = {n}"
-    widths, root = width / used, np.sqrt(error / used)
-    table.covers(text, "edge least covered", inside[0].min(), runs, 0.93, width=widths)
-    table.check(text, "mean over edges", inside[0].mean() / runs, least=0.94, most=0.985, runs=runs)
+    table.covers(text, "edge least covered", inside[0].min(), runs, 0.93, width=width / used)
     table.covers(text, "table, mean", inside[1].mean(), runs, 0.94)
-    table.covers(text, "band", band, runs, 0.93)
-    table.covers(text, "certified, all edges", certified, BOXES)
-    table.covers(text, "mean to .5", mean, tries, 0.93)
-    table.covers(text, "time of a tenth", median, runs, 0.95)
-    table.row(text, "root mean squared error to the table", float(root))
-    if (name, n, groups) in (("27%", 2_000, 1), ("81%", 2_000, 1)) and budget == dps.PureDP(1):
-        table.check(
-            text,
-            "root mean squared error, against its limit",
-            root,
-            most=0.0065 if name == "27%" else 0.0107,
-        )
+    for what, count in held.items():
+        rate = 0.95 if what in ("certified", "time of a tenth") else 0.93
+        table.covers(text, what, count, tries[what], rate)
+    if runs < 100:
+        return
+    mean, root = inside[0].mean() / runs, float(np.sqrt(error / used))
+    table.check(text, "mean over edges", mean, least=0.94, most=0.985, runs=runs)
+    most = LARGEST_ERRORS.get((name, n, unit, str(budget)), np.inf)
+    table.check(text, "root mean squared error to the table", root, most=most)
 
 
 LEVELS = [
@@ -124,26 +127,25 @@ LEVELS = [
 ]
 
 
-@pytest.mark.simulate(LEVELS, few=(1,), runs=(50, 1_000))
+@pytest.mark.simulate(LEVELS, few=(1,), runs=(15, 1_000))
 def test_log_rank_tests_keep_their_level(setting, runs, table, tools):
     hazards, censoring, n, budget = setting
     schema, asked = asked_of(len(hazards))
     plan = dps.plan(schema, {"s": asked}, budget=budget, n=n)
-    rejected = np.zeros(2)
     for *_, view in tools.fresh(plan, n, lambda rng: draw(rng, n, hazards, censoring), runs, 2):
         pvalue = asked.infer(view).logrank().pvalue
-        rejected += [pvalue <= 0.05, pvalue <= 0.01]
-    for level, count in zip((0.06, 0.015), rejected, strict=True):
-        table.level(f"{len(hazards)} groups, {budget}, n = {n}", "log-rank", count, runs, level)
+        table.reject("log-rank", pvalue, 0.06)
+        table.reject("log-rank, .01", pvalue, 0.015, alpha=0.01)
+    table.finish(f"{len(hazards)} groups, {budget}, n = {n}")
 
 
-@pytest.mark.simulate([dps.PureDP(1)], few=(0,), runs=(25, 400))
+@pytest.mark.simulate([dps.PureDP(1)], few=(0,), runs=(6, 400))
 def test_persons_with_several_rows_are_covered(setting, runs, table, tools):
     """Three rows of each person that are all alike, as the bound allows."""
     n, hazards = 3_000, [1.0]
     schema, asked = asked_of(1)
     plan = dps.plan(schema, {"s": asked}, budget=setting, n=n, rows_per_person=3, person="id")
-    inside, truth = np.zeros(BINS - 1), np.exp(-EDGES)
+    truth = np.exp(-EDGES)
     for *_, view in tools.fresh(plan, n, lambda rng: 3 * draw(rng, n // 3, hazards, 0.5), runs, 3):
-        inside += holds(asked.infer(view).conf_int(), truth)
-    table.covers(str(setting), "edge least covered", inside.min(), runs, 0.93)
+        table.hold("edge", asked.infer(view).conf_int(), truth, 0.93)
+    table.finish(setting)

@@ -11,7 +11,7 @@ def passes(check, *row):
     return True
 
 
-@pytest.mark.parametrize(("runs", "rate"), [(5, 0.95), (60, 0.94), (300, 0.06), (1000, 0.95)])
+@pytest.mark.parametrize(("runs", "rate"), [(5, 0.95), (60, 0.94), (300, 0.06)])
 def test_a_row_fails_where_the_runs_rule_its_rate_out(runs, rate, table, tools):
     for successes in range(runs + 1):
         low, high = tools.clopper_pearson(successes, runs)

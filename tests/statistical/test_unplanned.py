@@ -39,7 +39,7 @@ class Setting:
         kind, unit = BUDGETS[budget]
         asked = {"pairs": dps.Marginals(names)}
         self.plan = dps.plan(self.schema, asked, budget=kind, unit=unit)
-        self.source = (tools.Laplace if kind.noise == "laplace" else tools.Gaussian)(17)
+        self.source = tools.noise_of(kind)(17)
         codes = tools.latent_codes(sizes, POPULATION, self.rng)
         self.population = pd.DataFrame(dict(zip(names, codes, strict=True)))
         self.population["unseen"] = self.rng.random(POPULATION) < 0.4
@@ -207,7 +207,7 @@ def test_bounds_from_sums_over_groups_cover(groups, budget, target, table, tools
     }[groups]
     kind, unit = BUDGETS[budget]
     plan = dps.plan(schema, {"groups": asked}, budget=kind, unit=unit)
-    source = (tools.Laplace if kind.noise == "laplace" else tools.Gaussian)(23)
+    source = tools.noise_of(kind)(23)
     questions = {
         dps.Mean("x"): lambda rows: rows["x"].mean(),
         dps.Mean("x", given="z"): lambda rows: rows["x"][rows["z"]].mean(),

@@ -1,6 +1,6 @@
 """Widths of regression slopes: clamped rows, shrunk rows, and published figures of BinAgg.
 
-    python tests/benchmarks/regressions/least_squares.py [--runs 200] [--bias]
+    python tests/benchmarks/least_squares.py [--runs 200] [--bias]
 
 Two designs, neighbours that add or remove a row. "two": n = 1,000, y = x1 + 2 x2 + e, all of unit
 scale and normal, x declared on -5 to 5 and y on -20 to 20, (1, 1e-5), with and without an
@@ -18,16 +18,11 @@ prints how the slopes of 10^6 shrunk rows differ from these, for norms in root m
 """
 
 import argparse
-from types import SimpleNamespace
 
 import numpy as np
-import pyarrow as pa
+from measuring import fresh
 
 import dpstats as dps
-from dpstats.inference.simulation import draw_from
-from dpstats.measured.answers import answer
-from dpstats.measured.measurements import Measurements
-from dpstats.privacy.gaussian import DiscreteGaussian
 
 ROWS_OF_BIAS = 1_000_000
 
@@ -65,24 +60,14 @@ DESIGNS = [
 
 def results(schema, analysis, draw, n, budget, runs):
     """Results on fresh rows with fresh noise; formulas only, no candidates are fitted."""
-    rng = np.random.default_rng(1)
     plan = dps.plan(schema, {"o": analysis}, budget=budget, unit="add_remove",
                     reference=dps.Uniform())  # fmt: skip
-    for _ in range(runs):
-        rows = draw(rng, n)
-        codes = {c.name: c.encode(pa.array(v)) for c, v in zip(schema, rows.T, strict=True)}
-        (planned,) = plan.blocks
-        sums = np.append(planned.block.sums(codes), n)
-        scales = np.append(plan.strategy.scales_of(planned), plan.strategy.scales_of(plan.count))
-        for scale in np.unique(scales):
-            same = np.flatnonzero(scales == scale)
-            sums[same] += draw_from(DiscreteGaussian(float(scale)), len(same), rng).astype(np.int64)
-        held = Measurements(plan.strategy, sums, np.zeros(len(sums)))
-        release = SimpleNamespace(
-            schema=schema, n=held.n, budget=budget,
-            answers=lambda wanted, held=held, **options: answer(held, wanted, **options),
-        )  # fmt: skip
-        yield analysis.infer(release)
+
+    def codes(rng):
+        return {c.name: c.encode_numbers(x) for c, x in zip(schema, draw(rng, n).T, strict=True)}
+
+    for *_, view in fresh(plan, n, codes, runs, 1):
+        yield analysis.infer(view)
 
 
 def compare(runs):

@@ -1,18 +1,18 @@
 """Logistic regressions in one and two stages: coverage, widths, bias and cost.
 
-    python tests/benchmarks/regressions/logistic.py adult adult.csv [--runs 20] [--stages 1 2]
-    python tests/benchmarks/regressions/logistic.py mixed [--rows 200000] [--runs 20] [--stages 1 2]
-    python tests/benchmarks/regressions/logistic.py binary [--runs 100] [--stages 1 2]
-    python tests/benchmarks/regressions/logistic.py randhie|fair|star98|tails|visits [--stages 1 2]
+    python tests/benchmarks/logistic.py adult adult.csv [--runs 20] [--stages 1 2]
+    python tests/benchmarks/logistic.py mixed [--rows 200000] [--runs 20] [--stages 1 2]
+    python tests/benchmarks/logistic.py binary [--runs 100] [--stages 1 2]
+    python tests/benchmarks/logistic.py randhie|fair|star98|tails|visits [--stages 1 2]
 
 "adult": income above 50,000 by eight predictors (age, years of education, hours, sex, race, capital
 gain, marital status, kind of work; 12 coefficients) at (1, 1e-6). Tables of 48,842 rows are drawn
 with replacement from the integer-coded file of `data_sets.py`; the truth is the fit to all of
 its rows.
-"mixed" and "binary": the settings of tests/statistical/test_logistic.py, three columns that depend
-on each other at (1, 1e-6), and two coins without an intercept at epsilon = 0.5, as in
-Räisä, Jälkö, Kaski and Honkela (2023). The others are those of `data_sets.py` ("visits" is a
-Poisson regression), drawn with replacement like Adult, at most 20,000 rows of them.
+"mixed" and "binary": three columns that depend on each other at (1, 1e-6), and two coins without an
+intercept at epsilon = 0.5, as in Räisä, Jälkö, Kaski and Honkela (2023). The others are tables of
+statsmodels ("visits" is a Poisson regression), drawn with replacement like Adult, at most 20,000
+rows of them, and "tails", with regressors of Student's t with 2 degrees of freedom, clipped at 20.
 
 Printed for every coefficient: coverage of the 95% interval, median width over that of statsmodels
 without privacy, and bias in standard errors without privacy.
@@ -24,7 +24,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from data_sets import SETS, coded
+import statsmodels.api as sm
+from measuring import noise_of
 
 import dpstats as dps
 from dpstats.privacy.noise import _noise_from
@@ -37,19 +38,6 @@ NUMBERS = {  # low, high, points, edges
     "edu": (1, 17, 17, [8, 9, 10, 11, 13, 14]),
     "hours": (1, 99, 99, [20, 35, 40, 41, 50, 60]),
 }
-
-
-class Simulated:
-    """Noise of the same laws by a seeded simulation: repeatable, and not private."""
-
-    def __init__(self, seed, gaussian):
-        self.rng, self.gaussian = np.random.default_rng(seed), gaussian
-
-    def __call__(self, scale, size):
-        if self.gaussian:
-            return np.rint(self.rng.normal(0, scale, size)).astype(np.int64)
-        one, two = self.rng.geometric(-np.expm1(-1 / scale), (2, size))
-        return (one - two).astype(np.int64)
 
 
 def adult(path):
@@ -101,6 +89,91 @@ COINS = (dps.Number(name, 0, 1, points=2, edges=[0.5], missing=0) for name in "u
 BINARY = dps.Schema([*COINS, dps.Boolean("y")])
 
 
+def randhie():
+    d = sm.datasets.randhie.load_pandas().data
+    rows = pd.DataFrame({
+        "any": d.mdvis > 0, "lncoins": d.lncoins, "lpi": d.lpi, "limited": d.physlm > 0.5,
+        "disea": d.disea, "poor": (d.hlthf + d.hlthp) > 0,
+    })  # fmt: skip
+    schema = dps.Schema([
+        dps.Boolean("any"),
+        dps.Number("lncoins", 0, 5, points=21, edges=[1, 3.5, 4.2], missing=0),
+        dps.Number("lpi", 0, 8, points=33, edges=[1, 5, 6, 7], missing=0),
+        dps.Boolean("limited"),
+        dps.Number("disea", 0, 60, points=61, edges=[5, 10, 15, 20, 30], missing=0),
+        dps.Boolean("poor"),
+    ])  # fmt: skip
+    return schema, rows, dps.Logistic("any ~ lncoins + lpi + limited + disea + poor")
+
+
+def visits():
+    d = sm.datasets.randhie.load_pandas().data
+    schema, rows, _ = randhie()
+    rows = rows.assign(visits=np.minimum(d.mdvis, 20)).drop(columns="any")
+    count = dps.Number("visits", 0, 20, points=21, edges=[1, 2, 3, 5, 8, 12], missing=0)
+    columns = [*(schema[name] for name in ("lncoins", "lpi", "limited", "disea", "poor")), count]
+    schema = dps.Schema(columns)
+    return schema, rows, dps.Poisson("visits ~ lncoins + limited + disea + poor")
+
+
+def fair():
+    d = sm.datasets.fair.load_pandas().data
+    rows = pd.DataFrame({
+        "affair": d.affairs > 0, "age": d.age, "religious": d.religious, "rate": d.rate_marriage,
+    })  # fmt: skip
+    schema = dps.Schema([
+        dps.Boolean("affair"),
+        dps.Number("age", 17, 43, points=53, edges=[20, 25, 30, 35, 40], missing=30),
+        dps.Number("religious", 1, 4, points=4, edges=[1.5, 2.5, 3.5], missing=2),
+        dps.Number("rate", 1, 5, points=5, edges=[1.5, 2.5, 3.5, 4.5], missing=4),
+    ])  # fmt: skip
+    return schema, rows, dps.Logistic("affair ~ age + religious + rate")
+
+
+def star98():
+    """A row for every fiftieth pupil of a county, above the national median or not."""
+    d = sm.datasets.star98.load_pandas().data
+    above, below = (d[c].to_numpy() // 50 for c in ("NABOVE", "NBELOW"))
+    of = np.repeat(np.arange(len(d)), (above + below).astype(int))
+    county = d[["LOWINC", "PERASIAN", "PERBLACK", "PERHISP"]].iloc[of].reset_index(drop=True)
+    order = np.concatenate([np.arange(a + b) < a for a, b in zip(above, below, strict=True)])
+    rows = county.assign(above=order)
+    edges = [10, 20, 35, 50, 70]
+    shares = [dps.Number(c, 0, 100, points=101, edges=edges, missing=0) for c in county]
+    schema = dps.Schema([dps.Boolean("above"), *shares])
+    return schema, rows, dps.Logistic("above ~ LOWINC + PERASIAN + PERBLACK + PERHISP")
+
+
+def tails():
+    rng = np.random.default_rng(1)
+    size = 100_000
+    x, z = np.clip(rng.standard_t(2, (2, size)), -20, 20)
+    g = rng.choice(3, size, p=[0.6, 0.3, 0.1])
+    z = np.clip(z + 0.5 * x * (g == 1), -20, 20)
+    predictor = -0.5 + 0.3 * x - 0.2 * z + 0.5 * (g == 1)
+    y = rng.random(size) < 1 / (1 + np.exp(-predictor))
+    rows = pd.DataFrame({"y": y, "x": x, "z": z, "g": np.array(list("abc"))[g]})
+    edges = [-8, -4, -2, -1, 0, 1, 2, 4, 8]
+    numbers = [dps.Number(c, -20, 20, points=161, edges=edges, missing=0) for c in "xz"]
+    schema = dps.Schema([dps.Boolean("y"), *numbers, dps.Category("g", ["a", "b", "c"])])
+    return schema, rows, dps.Logistic("y ~ x + z + C(g)")
+
+
+SETS = {f.__name__: f for f in (randhie, fair, star98, tails, visits)}
+
+
+def coded(schema, rows):
+    """The rows as the schema keeps them: on the grid, inside the bounds."""
+    frame = rows.copy()
+    for column in schema:
+        if isinstance(column, dps.Number):
+            step = (column.high - column.low) / (column.points - 1)
+            inside = np.clip(rows[column.name], column.low, column.high)
+            place = np.rint((inside - column.low) / step)
+            frame[column.name] = column.low + step * place
+    return frame
+
+
 def without_privacy(schema, formula, rows, counts=False):
     """Estimates and standard errors of the maximum likelihood fit; of counts HC0."""
     from dpstats.families.formula import Design
@@ -127,7 +200,7 @@ def study(name, schema, analysis, draw, truth, errors, budget, runs, m):
     for run in range(runs):
         rows = draw(np.random.default_rng(run))
         start = time.process_time()
-        with _noise_from(Simulated(run, budget.noise == "gaussian")):
+        with _noise_from(noise_of(budget)(run)):
             release = dps.release(plan, rows, m=m, k=1_000, rng=run)
         result = release.infer("it")
         ends = np.asarray(result.conf_int())

@@ -1,6 +1,6 @@
 """When shrinking rows to a norm pays: noise, width and bias against columns clamped to a box.
 
-    python tests/benchmarks/regressions/clip_norm.py [--runs 5] [--rows 10000] [--p 5 10 20 50]
+    python tests/benchmarks/clip_norm.py [--runs 5] [--rows 10000] [--p 5 10 20 50]
 
 Rows are normal with three factors, in columns with bounds -1 and 1, mean 0.2, and sd 0.3 ("narrow")
 or 0.5 ("wide"), clamped. The norm R is set by R^2 = f E|z|^2; the box is without. Averages over

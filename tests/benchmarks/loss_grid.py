@@ -1,6 +1,6 @@
 """Widths of the certified set of a Huber regression against the number of grid points.
 
-Run with ``python tests/benchmarks/regressions/loss_grid.py``; about a minute. The figures are those
+Run with ``python tests/benchmarks/loss_grid.py``; about a minute. The figures are those
 of docs/explanation/regression/m-estimation.md: mean widths and root mean squared errors of the
 estimates over four draws of the noise, for the intercept and the slope.
 """
