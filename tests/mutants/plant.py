@@ -59,11 +59,24 @@ def planted_bugs() -> list[Bug]:
     return [Bug(**{**bug, "tests": tuple(bug["tests"])}) for bug in plain]
 
 
-def first_failure(bug: Bug | None, tests: Iterable[str] = ()) -> str | None:
-    """The first test that fails with a bug planted, below tests/; None if all pass.
+def seen_before() -> dict[str, str]:
+    """The test that saw each bug first, from the table of the page."""
+    rows = re.findall(r"^\| (.+) \| `.+` \| `(.+)` \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+    return dict(rows)
 
-    Without a bug the named tests are run on the package as it is.
-    """
+
+def find(bug: Bug) -> str | None:
+    """The first test that fails with a bug planted: what saw it before is tried first."""
+    known = seen_before().get(bug.name)
+    try:
+        seen = known and first_failure(bug, [known])
+    except RuntimeError:  # there is no such test any more
+        seen = None
+    return seen or first_failure(bug, bug.tests)
+
+
+def first_failure(bug: Bug | None, tests: Iterable[str]) -> str | None:
+    """The first of some tests that fails with a bug planted, or as the package is; None if none."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for name in _COPIED:
@@ -75,7 +88,6 @@ def first_failure(bug: Bug | None, tests: Iterable[str] = ()) -> str | None:
             file.write_text(bug.planted_in(file.read_text("utf-8")), "utf-8")
             for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
                 compiled.unlink()  # it might be taken for that of the bug
-            tests = bug.tests
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-rfE",
                    "-p", "no:cacheprovider", "-m", "not slow",
                    *(f"tests/{test}" for test in tests)]  # fmt: skip
@@ -121,7 +133,7 @@ def main() -> int:
         parser.error(f"{failing} fails without a bug; mend that first")
     seen: dict[str, str | None] = {}
     with ThreadPoolExecutor(asked.jobs) as pool:
-        for bug, test in zip(chosen, pool.map(first_failure, chosen), strict=True):
+        for bug, test in zip(chosen, pool.map(find, chosen), strict=True):
             seen[bug.name] = test
             print(f"{len(seen):>3} of {len(chosen)}  {bug.name}: {test or 'NOT SEEN'}", flush=True)
     if not asked.text:

@@ -58,7 +58,7 @@ def test_every_number_of_the_cases_was_seen_to_fail():
 )
 def test_a_planted_bug_is_seen(name):
     (bug,) = (bug for bug in BUGS if bug.name == name)
-    assert plant.first_failure(bug) is not None
+    assert plant.first_failure(bug, bug.tests) is not None
 
 
 def test_what_changes_nothing_is_not_seen():
@@ -66,4 +66,4 @@ def test_what_changes_nothing_is_not_seen():
         "a comment", "privacy/neighbours.py", "# One row moves both", "# A row moves both",
         ("privacy/test_privacy_cases.py",),
     )  # fmt: skip
-    assert plant.first_failure(harmless) is None
+    assert plant.first_failure(harmless, harmless.tests) is None
