@@ -358,4 +358,4 @@ def test_a_value_beyond_any_that_can_be_fitted_is_rejected_as_the_interval_rejec
     assert np.all(np.isfinite(result.conf_int()))
     for value in (5, 20, 1e6, -1e6):
         assert result.t_test(f"x = {value}").pvalue < 1e-6
-        assert result.f_test(f"x = {value}").pvalue < 1e-4  # of a finite number of draws
+        assert result.f_test(f"x = {value}").pvalue < 1e-3  # of 5,000 draws
