@@ -37,9 +37,8 @@ def test_p41_bounds_bins_and_values_from_the_data():
             dps.Number("x", **options)
 
 
-@pytest.mark.parametrize(
-    "levels", ["auto", None, [], FRAME["c"], FRAME["c"].unique, 3, {"a", "b"}], ids=type
-)
+@pytest.mark.parametrize("levels", ["auto", None, [], FRAME["c"], FRAME["c"].unique(),
+                                    FRAME["c"].unique, 3, {"a", "b"}], ids=type)  # fmt: skip
 def test_p42_inferred_categories(levels):
     with pytest.raises(dps.SchemaError, match="levels"):
         dps.Category("c", levels)
