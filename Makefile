@@ -51,7 +51,7 @@ check: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Plants bugs in what privacy rests on, one by one, and writes which test sees each (half an hour).
+# Plants bugs in what privacy rests on, one by one, and writes which test sees each (15 minutes).
 mutants: .venv/installed-dev
 	$(BIN)/python tests/mutants/plant.py
 
