@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg, optimize, special
 
-from dpstats.analyses.regression.score import DRAWS, Score, farthest, solved
+from dpstats.analyses.regression.score import DRAWS, Score, parts_of, solved
 from dpstats.arrays import Floats
 from dpstats.inference.joint_coverage import independent, joint_test, root_of
 from dpstats.inference.mixture_tails import MixtureTails
@@ -130,25 +130,29 @@ class LinearScore(Score):
         return self._deviate_of(distance - float(np.clip(distance, low, high)), b, along, rest)
 
     def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
-        """F test of the score under the hypothesis, as intervals are.
-
-        The misfit has the value in its bounds that is most
-        favourable to the hypothesis.
-        """
+        """F test of the score under the hypothesis, or on the way to it, as in `pvalue`."""
         inverse = np.linalg.inv(self._information_at_estimate)
         covariance = np.asarray(inverse @ self._covariances_of_score.sum(axis=0) @ inverse)
         reduced, difference = independent(combinations, values, self._estimate, covariance)
-        centre, b = reduced @ self._estimate, None
-        if len(reduced):
-            b = farthest(lambda t: self._under(reduced, centre + t * difference))
-        if b is None:
-            return 0.0, 1.0
+        found = [(0.0, 1.0)]
+        for part in parts_of(float(np.linalg.norm(difference))) if len(reduced) else ():
+            b = self._under(reduced, part * difference + reduced @ self._estimate)
+            if b is None:
+                break
+            found.append(self._joint_test(reduced, b))
+        return min(found, key=lambda test: (test[1], -test[0]))
+
+    def _joint_test(self, combinations: Floats, b: Floats) -> tuple[float, float]:
+        """F statistic and p-value of combinations (k, p) at coefficients b that they allow.
+
+        The misfit has the value in its bounds that is most favourable to the hypothesis.
+        """
         try:
-            along = solved(self.information(b), reduced.T)
+            along = solved(self.information(b), combinations.T)
         except linalg.LinAlgError:
             return 0.0, 1.0
         weights = self._entries(b) @ along
-        scaled = self.laplace @ weights if len(self.terms) else np.zeros((1, len(reduced)))
+        scaled = self.laplace @ weights if len(self.terms) else np.zeros((1, len(combinations)))
         laplace = scaled.T @ scaled
         normal = along.T @ self._sampling(b) @ along + weights.T @ self.noise @ weights - laplace
         score = along.T @ self.score(b)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import linalg, optimize, special
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 DRAWS = 5_000
 _STEPS = 60
-_HALVINGS = 40
 _CLOSE = 1e-10  # change of the linear predictor at which the method ends
 _OPEN = 1e6  # stands above any statistic, where a value has no solution
 _LARGEST = 30.0  # of the linear predictor: beyond it a mean is known to nobody
@@ -58,9 +57,6 @@ def _log(mean: Floats) -> Floats:
 LOGIT = Link("logit", True, special.expit, _logistic_slope, special.logit)
 LOG = Link("log", False, np.exp, np.exp, _log)
 IDENTITY = Link("identity", False, np.asarray, np.ones_like, np.asarray)
-
-
-T = TypeVar("T")
 
 
 class Average(NamedTuple):
@@ -118,13 +114,18 @@ class Score(Cached, ABC):
     def pvalue(self, combination: Floats, value: float, alternative: Alternative) -> float:
         """P-value of the hypothesis that a combination has this value in the population.
 
-        Where the other coefficients have no solution under it, that of a value between it and the
-        estimate: an interval that ends before the second excludes the first as well.
+        A value between the hypothesis and the estimate that is rejected rejects the hypothesis too,
+        as it ends the interval (logistic-regression.md, eq. 5). Far away the score alone need not:
+        what bins hide grows, or the other coefficients have no solution.
         """
         centre = float(combination @ self._estimate)
-        z = farthest(
-            lambda t: self.deviate(combination, centre + t * (value - centre), sampled=True)
-        )
+        distance, z = value - centre, None
+        error = math.sqrt(self.covariances(combination[np.newaxis, :]).sum())
+        for part in parts_of(abs(distance) / error if error > 0 else 0.0):
+            here = self.deviate(combination, centre + part * distance, sampled=True)
+            if here is None:
+                break
+            z = here if z is None else min(z, here) if distance > 0 else max(z, here)
         if z is None:
             return 1.0
         sides = {"larger": special.ndtr(-z), "smaller": special.ndtr(z)}
@@ -192,17 +193,10 @@ class Score(Cached, ABC):
         )
 
 
-def farthest(found: Callable[[float], T | None]) -> T | None:
-    """What is found at all of a distance; else at the largest 2^-k of it, before one without."""
-    if (whole := found(1.0)) is not None:
-        return whole
-    last = None
-    for k in range(_HALVINGS, 0, -1):
-        part = found(0.5**k)
-        if part is None:
-            break
-        last = part
-    return last
+def parts_of(errors: float) -> Floats:
+    """Parts of a distance of so many standard errors: from about one error on, doubled up to 1."""
+    halvings = math.ceil(math.log2(errors)) if 1 < errors < math.inf else 0
+    return np.asarray(0.5 ** np.arange(halvings, -1, -1))
 
 
 def solved(matrix: Floats, right: Floats) -> Floats:
