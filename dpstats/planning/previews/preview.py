@@ -274,18 +274,16 @@ class Preview:
     @property
     def _before(self) -> list[str]:
         heading = f"Preview at n = {self.n} {self.said}, with simulated noise (no data were read)."
-        if self.like.source != "even":
-            return [heading]
-        schema = self._strategy.schema
+        schema, even = self._strategy.schema, self.like.source == "even"
         remarks = dict.fromkeys(
             text
             for analysis in self.analyses.values()
             for text in (
-                getattr(analysis, "preview_remark", ""),
+                getattr(analysis, "preview_remark", "") if even else "",
                 getattr(analysis, "advice", lambda schema: "")(schema),
             )
         )
-        return [heading, _INVENT, *filter(None, remarks)]
+        return list(filter(None, [heading, _INVENT if even else "", *remarks]))
 
     @cached_property
     def _rows(self) -> list[tuple[str, ...]]:
