@@ -186,3 +186,16 @@ def test_answers_that_contradict_each_other_conclude_nothing(unplanned, monkeypa
     found = unplanned["pairs"].bound("smoker & region == 'north' & ill")
     assert list(found) == [(0.0, 1.0)]
     assert found.notes == (bounding.CONTRADICTION,)
+
+
+def test_a_planned_analysis_goes_by_its_name(unplanned):
+    release = unplanned["conditions"]
+    assert release.bound("m") == release.bound(dps.Mean("income"))
+    assert release.explain("m").ask == "dps.Mean('income')"
+    # What reads as a condition is one, whatever the plan calls its analyses.
+    plan = dps.plan(release.schema, {"ill": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    named = dps.release(plan, pd.DataFrame({"smoker": [True] * 50}), m=20, rng=1)
+    assert named.bound("ill").terms == ["ill"]
+    assert named.bound("ill") == named.bound(dps.Proportion("ill"))
+    with pytest.raises(dps.ConditionError):
+        release.bound("m", given="smoker")

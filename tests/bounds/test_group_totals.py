@@ -202,3 +202,15 @@ def test_the_ends_of_a_sum_have_the_law_of_the_noise_of_all_its_members():
         assert len(hits) == (2 if unit == "replace" else 3)
         assert min(hits.values()) >= 25
         assert hits["x"] <= 45  # rounding to whole numbers, and noise of few values, cover more
+
+
+def test_a_measured_function_keeps_its_certificate_beside_ones_that_were_not():
+    plan = dps.plan(FULL, {"x": dps.Mean("x")}, budget=dps.PureDP(1))
+    rows = pd.DataFrame({"w": ["a", "b"] * 100, "x": [0.0, 1.0] * 100})
+    release = dps.release(plan, rows, m=20, rng=1)
+    low, high = release.accuracy().joint_ends
+    found = release.bound(dps.Moments.of(FULL, ["x"], ["w"]))
+    for name, least, most in zip(release.accuracy().names, low, high, strict=True):
+        at = found.terms.index(name)
+        assert found.known_from[at] == "its own noise"
+        assert least - 1e-12 <= found.low[at] <= found.high[at] <= most + 1e-12

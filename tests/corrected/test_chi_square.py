@@ -119,3 +119,24 @@ def test_independence_of_a_table_in_a_box():
     even = np.full((2, 2), 0.25)
     assert chisquare(even, 0.001, 1000).verdict == "accept"
     assert chisquare(even, 0.001, 12).verdict == "inconclusive"  # fewer than 5 expected
+
+
+@pytest.mark.parametrize("d", [20, 200])
+def test_many_cells_hold_every_table_of_the_box(d):
+    rng = np.random.default_rng(3)
+    p0 = np.full(d, 1 / d)
+    x = rng.dirichlet(np.full(d, 5.0))
+    radius = 0.5 / d
+    lower, upper = np.clip(x - radius, 0, 1), np.clip(x + radius, 0, 1)
+    least, most = statistic_range(lower, upper, p0)
+    for _ in range(300):  # vertices by filling in a random order: feasible, often extreme
+        order = (
+            rng.permutation(d)
+            if rng.random() < 0.5
+            else np.argsort(-upper + rng.normal(0, radius, d))
+        )
+        room = (upper - lower)[order]
+        point = lower.copy()
+        point[order] += np.clip(1 - lower.sum() - (np.cumsum(room) - room), 0, room)
+        assert least - 1e-12 <= value(point, p0) <= most + 1e-12
+    assert most <= value(np.where(x > p0, upper, lower), p0) + 1e-9  # below the box alone

@@ -189,3 +189,17 @@ def test_weights_and_units_that_are_absent_or_of_which_no_cell_can_be_read():
     assert wrong.unread == ("weight", "school")
     assert "no cell can be read of: 'weight', 'school'" in str(wrong)
     assert dps.check(plan, frame.iloc[:0]).unread == ()
+
+
+def test_a_table_without_its_header_line_is_refused_once_and_not_quoted(plan, tmp_path):
+    for first in ["Ann;44;sure\n", "Ann;female;sure\n", "Ann;2.5;44", "\n", ""]:
+        (tmp_path / "rows.csv").write_text(first)
+        with pytest.raises(dps.DataError) as refused:
+            dps.check(plan, tmp_path / "rows.csv")
+        said = str(refused.value)
+        assert said.startswith("the table lacks its header line: the first line of 'rows.csv' has ")
+        assert "Put a line with the names of all columns" in said
+        assert said.endswith("; the schema has " + str(list(SCHEMA.names)))
+        assert ("looks like a row" in said) == bool(first.strip())
+        for cell in ("Ann", "female", "44", "sure"):
+            assert cell not in said

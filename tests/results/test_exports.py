@@ -95,3 +95,20 @@ def test_rows_and_results_through_arrow(release, read):
         assert names == list(frame.columns)
         assert len(found) == len(frame)
     assert len(read(release)) == release.k
+
+
+def test_latex_of_own_results_and_of_several_tables():
+    class Own(dps.Result):
+        headline = "one"
+
+        def summary(self, *, alpha=0.05, target="population", wide=False):
+            return "plain"
+
+        def to_frame(self):
+            return pd.DataFrame({"a_b": ["x"], "value": [0.25]})
+
+    own = Own("Mine")
+    assert r"x & 0.25 \\" in own.to_latex()
+    assert r"a\_b & value" in own.to_latex()
+    with pytest.raises(dps.RequestError, match="no single table for"):
+        own.to_latex(wide=True)

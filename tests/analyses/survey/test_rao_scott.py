@@ -90,3 +90,13 @@ def test_refusals(surveyed):
     schema = surveyed.schema(REGION, ILL, SEX)
     with pytest.raises(RequestError, match="no test within strata"):
         surveyed.release(dps.Independence("region", "ill", given="sex"), schema)
+
+
+def test_a_design_effect_serves_without_contrasts(surveyed):
+    design = dps.Design("w", mean=surveyed.figures["about"]["mean_weight"], cap=8_000, deff=2)
+    schema = dps.Schema([REGION, ILL], design=design)
+    result = surveyed.release(dps.Independence("region", "ill"), schema).infer("x")
+    assert result.design_effect == pytest.approx(2, rel=1e-6)
+    assert result.df == (pytest.approx(2, rel=1e-6), np.inf)
+    pearson = surveyed.figures["region_by_ill"]["pearson"]
+    assert result.pvalue == pytest.approx(stats.chi2.sf(pearson / 2, 2), rel=1e-5)

@@ -120,3 +120,18 @@ def test_columns_that_follow_leave_no_test():
     result = dps.release(plan, rows).infer("t")
     assert (result.df, result.pvalue) == (0, 1.0)
     assert "no test" in result.summary()
+
+
+@pytest.mark.parametrize("given", ["s", "s == True"])
+def test_strata_and_subgroups_without_noise(given):
+    rows = table_of_rows(1)
+    analysis = dps.Independence("a", "b", given=given, simulations=99)
+    release = dps.release(dps.plan(SCHEMA, {"t": analysis}, budget=EXACT), rows)
+    result = release.infer("t")
+    assert result.df == 3
+    of_s = [rows[rows.s], rows[~rows.s]] if given == "s" else [rows[rows.s]]
+    fits = []
+    for some in of_s:
+        counts = pd.crosstab(some.a, some.b).to_numpy().astype(float)
+        fits.append(loglinear(counts, POSSIBLE)[0].sum())
+    assert np.nansum(result.expected) == pytest.approx(sum(fits), rel=1e-6)
