@@ -700,15 +700,15 @@ class Logistic(Generalised):
             except NotMeasuredError:
                 raise error from None
         result = self._result(LogisticResult, release, model.moments, scored, [_BINNED])
-        if model.few_bins and np.isinf(result.conf_int()).any():
-            note = f"some intervals have no ends, for the noise or the bins. {model.few_bins}"
+        if model.advice and np.isinf(result.conf_int()).any():
+            note = f"some intervals have an end at infinity, for the noise or {model.advice}"
             return replace(result, notes=[note, *result.notes])
         return result
 
     def advice(self, schema: Schema) -> str:
         """Advice on the schema that a preview with even rows does not show; "" for none."""
         model = self._model(schema)
-        return model.few_bins if isinstance(model, BinnedModel) else ""
+        return model.advice if isinstance(model, BinnedModel) and model.has_few_bins else ""
 
     def _moments(self, schema: Schema) -> DesignMoments:
         moments = super()._moments(schema)

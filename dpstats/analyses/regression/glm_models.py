@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _MOST_CELLS = 512  # of the regressors, that a model of cells may have
 _MOST_COLUMNS = 2
-_FEW_BINS = 16  # of a number; fewer may hide a steep slope
+_FEW_BINS = 16  # of a number; fewer hide slopes that are usual
 _ROUNDING = 1e-8
 _BETA = 0.001  # probability that the noise of some level without rows is above its quantile
 
@@ -178,16 +178,21 @@ class BinnedModel:
         return [c for c in self.numbers if np.any(c.bin_codes[0] < c.bin_codes[1])]
 
     @property
-    def few_bins(self) -> str:
-        """Advice where a number has few bins of several values; "" for none."""
-        few = [f"{c.value_bins} bins of {c.name}" for c in self._wide if c.value_bins < _FEW_BINS]
-        if not few:
+    def advice(self) -> str:
+        """What hides a steep slope, and what to change; empty without bins of several values."""
+        bins = [f"{column.value_bins} bins of {column.name}" for column in self._wide]
+        if not bins:
             return ""
         return (
-            f"{' and '.join(few)}: where the log odds change by more than about 1.5 across a bin, "
-            "intervals have no ends, however many rows there are and whatever the budget; more "
-            "edges in the schema cure it"
+            f"{' and '.join(bins)}: where the log odds change by more than about 1 across a cell, "
+            "over all of its numbers, an interval has an end at infinity, however many rows there "
+            "are and whatever the budget; more edges in the schema cure it"
         )
+
+    @property
+    def has_few_bins(self) -> bool:
+        """True if a preview warns of the bins of some number."""
+        return any(column.value_bins < _FEW_BINS for column in self._wide)
 
     def _values(self, shifts: Mapping[str, float]) -> dict[str, Floats]:
         """Regressor columns at the middle of every cell, some moved by so many half bins."""

@@ -1,5 +1,6 @@
 """Logistic and Poisson regression: statsmodels without noise, refusals, files, predictions."""
 
+import pickle
 import re
 from functools import partial
 from types import SimpleNamespace
@@ -343,6 +344,7 @@ def test_few_bins_are_named_before_a_release_and_after():
     result = dps.release(plan, pd.DataFrame({"age": age, "ill": ill}), m=100).infer("odds")
     assert np.isinf(result.conf_int()).any()
     assert "3 bins of age" in result.notes[0]
+    assert pickle.loads(pickle.dumps(result)) == result
     like = pd.DataFrame({"age": [20, 50, 80] * 20, "ill": [False, True, True] * 20})
     for preview in (plan.preview(), plan.preview(like=like)):
         assert "3 bins of age" in " ".join(str(preview).split())
