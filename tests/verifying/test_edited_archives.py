@@ -135,11 +135,11 @@ def other_types(value):
 
 
 def kind_of(value):
-    return value.get("kind") if isinstance(value, dict) else None
+    return (value.get("kind"), *value) if isinstance(value, dict) else None
 
 
 def places(value, at=()):
-    """Every place; of a list, in its first element of each kind."""
+    """Every place; of a list, in its first element of each kind and with the same keys."""
     yield at
     parts = value.items() if isinstance(value, dict) else ()
     if isinstance(value, list):
