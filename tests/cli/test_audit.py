@@ -58,6 +58,7 @@ ASKED = {
 }  # fmt: skip
 PERSONS = {"person": "id", "rows_per_person": 3, "person_totals": True}
 LATTICE = {"reference": dps.BernsteinKDE(["x", "y"], k=2, share=0.5), "n": 1_000_000}
+REAL = noise._opendp
 CASES = [
     (name, budget, unit)
     for name in ASKED
@@ -178,6 +179,16 @@ def test_p61_a_halved_sensitivity_spread_over_a_hundred_functions_is_seen(comman
     ratios = [Fraction(b["reached"]) / Fraction(b["claimed"]) for b in held["blocks"]]
     assert max(ratios) > Fraction(3, 2)
     assert sum(block["functions"] for block in held["blocks"]) > 100
+
+
+def test_p65_a_backend_of_half_the_noise_is_seen(command, monkeypatch):
+    """And that of OpenDP passes. A hundred draws of half the noise have p-values below 1e-100."""
+    monkeypatch.setattr(noise, "_opendp", REAL)
+    assert command(planned("losses", dps.PureDP(5)))[0] == DONE
+    monkeypatch.setattr(noise, "_opendp", lambda sums, scale, law: REAL(sums, scale / 2, law))
+    code, printed = command(planned("losses", dps.ZCDP(1)))
+    assert code == FAILED
+    assert re.search(r"^fit to its law, .* FAILED$", printed, re.MULTILINE)
 
 
 def test_p62_a_smaller_scale_where_noise_is_drawn_is_seen(command, monkeypatch):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
+from dpstats.families.tables.cells import ROWS
 
 EDGES = [-1, -0.5, 0, 0.5, 1]
 SCHEMA = dps.Schema([
@@ -79,3 +80,16 @@ def test_previews_show_two_stages(few_releases):
     pilots = [p.pretended[0].measurements.scores[0].block.pilot for p in (even, guessed)]
     assert pilots[0] is None  # zero, where rows are even
     assert any(pilots[1])
+
+
+@pytest.mark.parametrize(("budget", "cells", "percent"), [
+    (dps.PureDP(1), 7, 1), (dps.PureDP(1), 12, 38), (dps.PureDP(1), 1000, 43),
+    (dps.ZCDP(1), 3, 1), (dps.ZCDP(1), 4, 11), (dps.ZCDP(1), 7, 26),
+])  # fmt: skip
+def test_the_count_has_the_part_that_the_page_on_privacy_states(budget, cells, percent):
+    """Of the budget, in docs/explanation/privacy/privacy.md."""
+    schema = dps.Schema([dps.Category("c", list(range(cells)))])
+    asked = {"m": dps.Marginals(["c"], 1)}
+    plan = dps.plan(schema, asked, budget=budget, unit="add_remove")
+    spent = ROWS.cost(budget, plan.neighbours, plan.count.multiplier)
+    assert spent == budget.total * Fraction(percent, 100)

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -24,6 +25,7 @@ import dpstats as dps
 from dpstats import files
 from dpstats.cli import DONE, main
 from dpstats.errors import BudgetError, FileFormatError, RequestError
+from dpstats.privacy import ledger_file
 from dpstats.privacy.budget import ZCDP, ApproxDP, PureDP
 from dpstats.privacy.ledger import Ledger
 from dpstats.private import measure as measuring
@@ -177,6 +179,19 @@ def test_damaged_files_are_refused_with_their_line(path):
             Ledger.open(path)
 
 
+def test_a_ledger_of_an_earlier_version_is_refused(path):
+    path.write_bytes(line({"dpstats_ledger": 1, "kind": "pure", "cap": "2"}, "")[0])
+    with pytest.raises(FileFormatError, match="has version 1; this dpstats reads 2"):
+        Ledger.open(path)
+
+
+def test_a_table_of_spendings_writes_no_control_characters(path):
+    ledger = Ledger.create(path, PureDP(2))
+    ledger.spend(PureDP(1), "a\tb", data="\x1b[31mä.csv")
+    assert "ä.csv" in ledger.table()
+    assert not {"\x1b", "\t"} & set(ledger.table())
+
+
 def test_damage_after_opening_stops_the_next_spending(path):
     ledger = Ledger.create(path, PureDP(2))
     with path.open("ab") as file:
@@ -199,6 +214,12 @@ def full_at(size):
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_ledger_that_is_not_written_whole_is_no_file(path):
+    with full_at(20), pytest.raises(RequestError, match="cannot write the ledger"):
+        Ledger.create(path, PureDP(2))
+    assert not path.exists()
 
 
 def failing(error):
@@ -308,6 +329,17 @@ def test_p11_kills_never_undercount_and_eight_writers_fill_the_cap_exactly(
     assert ledger.remaining == 0
     assert len(ledger.spendings) == cap
     assert drawn_at_last - drawn == cap - lines  # what the eight believe they took is the rest
+
+
+@pytest.mark.skipif(not ledger_file.has_locks(), reason="needs locks")
+def test_p11_a_thread_waits_for_another_that_spends(path):
+    ledger = Ledger.create(path, PureDP(1))
+    with ThreadPoolExecutor(1) as pool:
+        with ledger_file.opened(path, "r+b"):
+            spent = pool.submit(ledger.spend, PureDP(1))
+            assert not wait([spent], timeout=0.3).done
+        spent.result()
+    assert ledger.remaining == 0
 
 
 def test_a_ledger_that_cannot_be_written_stops_a_release_before_noise(path, monkeypatch):

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from fractions import Fraction
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -140,3 +141,18 @@ def test_a_measurement_is_entered_in_a_ledger_of_its_rows_per_person(tmp_path):
     with pytest.raises(BudgetError, match="for up to 3 rows of one person, and this one is for"):
         dps.measure(planned(1), frame, ledger=book)
     assert book.spent == 1
+
+
+def test_a_second_release_keeps_the_rows_per_person():
+    asked = {"l": dps.Logistic("b ~ x + d + y")}
+    first = dps.plan(SCHEMA, asked, budget=dps.ZCDP(1), rows_per_person=3)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"b": rng.random(400) < 0.5, "x": rng.uniform(-1, 1, 400),
+                          "d": rng.random(400) < 0.4, "y": rng.uniform(0, 2, 400)})  # fmt: skip
+    held = dps.release(first, frame, m=60, k=40, rng=0)
+    asked = {"l2": dps.Logistic("b ~ x + d + y", stages=2)}
+    added = dps.plan(SCHEMA, asked, budget=dps.ZCDP(1), start=held)
+    assert added.rows_per_person == 3
+    assert added.cost() == 2
+    with pytest.raises(RequestError, match="with at most 3 rows per person"):
+        dps.plan(SCHEMA, asked, budget=dps.ZCDP(1), start=held, rows_per_person=2)

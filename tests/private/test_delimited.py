@@ -56,6 +56,27 @@ def test_every_cell_means_what_its_text_means(tmp_path):
         assert outcome(path) == outcome(pa.table(columns)), columns
 
 
+BAD = [
+    b'"5,1,no,1,', b'5,1,no,1,\n"5\n5,1,no,1,', b"5,1,no", b"5,1,no,1,,9", b"5", b",,,,,,",
+    b"5,1,no\xff,1,", b"\xff\xfe1\x005\x00", b"5,1,no,1,\n\n", b"\n\n5,1,no,1,", b"5,1,n\ro,1,",
+    b'5"5,1,"no"x,1,', b"5,1,no,1,\x00",
+    b'5,1,"' + b"long \n" * 20 + b'",1,',
+]  # fmt: skip
+
+
+def test_lines_of_any_kind_have_one_outcome(tmp_path, monkeypatch):
+    """Whatever the blocks of the reader: quotes, lengths and bytes that are wrong, empty lines."""
+    path, good = tmp_path / "rows.csv", b"5,1,no,1,\r\n" * 6
+    for bad in BAD:
+        found = []
+        for content in (bad, good + bad, good + bad + b"\r\n" + good):
+            path.write_bytes(HEADER.encode() + b"\r\n" + content)
+            for size in (32, 2**20):
+                monkeypatch.setattr(delimited, "CSV_BLOCK", size)
+                found.append(outcome(path))
+        assert found[::2] == found[1::2], bad
+
+
 # Lines, and whether one would swallow others.
 LINES = [
     (['"no'] + ["no"] * 50 + ['"no"'] + ["no"] * 9, True),

@@ -59,6 +59,22 @@ def saved(release, tmp_path):
     return path
 
 
+def test_the_written_radius_is_that_of_the_analysis(release, saved):
+    with zipfile.ZipFile(saved) as archive:
+        written = json.loads(archive.read("release.json"))["accuracy"]["analyses"]
+    assert set(written) == set(ANALYSES)
+    for name, one in written.items():
+        own = release.accuracy(name, alpha=1 - one["level"])
+        assert own.delta * (1 - 1e-9) <= one["radius"] <= 1.001 * own.delta
+
+
+def test_weights_of_candidates_are_those_of_the_certificate(release):
+    frame, certificate = release.to_frame(weighted=True), release.accuracy(of="weights")
+    at = certificate.names.index("height >= 1.8")
+    share = frame.loc[frame["height"] >= 1.8, "_weight"].sum()
+    assert share == pytest.approx(certificate.synthetic[at], abs=1e-12)
+
+
 def same_release(first, second):
     """Equal releases have equal texts, which hold every number to the last bit."""
     assert first == second

@@ -2,9 +2,13 @@
 
 import itertools
 
+import pytest
+
 import dpstats as dps
 from dpstats.verifying import blocks
+from dpstats.verifying.arguing import verify
 from dpstats.verifying.design import count_pairs
+from dpstats.verifying.shapes import NotReadError
 
 PURE = dps.PureDP(2)
 LISTED = [
@@ -45,6 +49,23 @@ def test_splines_and_contrasts_of_their_scores(weighted, reread, differences, ju
     assert verdict.bound == plan.budget.total
 
 
+def test_knots_that_are_not_of_a_table_of_splines_are_refused(weighted, judge):
+    schema = weighted(PURE, "replace").schema
+    plan = dps.plan(schema, {"odds": dps.Logistic("smoker ~ age")}, budget=PURE, n=500).to_dict()
+    (at,) = (block for block in plan["blocks"] if block["kind"] == "spline_table")
+    for knots in ([[-12, 0, 0, 12], None], [[-12, 11], None], [[12], None]):
+        with pytest.raises(NotReadError):
+            judge(plan | {"blocks": [at | {"knots": knots}]})
+
+
+def test_the_file_of_a_release(weighted, survey, tmp_path):
+    path = tmp_path / "r.zip"
+    dps.release(weighted(dps.ZCDP(2), "add_remove"), survey, m=60, k=40, rng=1).save(path)
+    verdict = verify(path)
+    assert verdict.agrees, verdict.text
+    assert "Certificate: delta" in verdict.text
+
+
 def test_a_row_whose_weight_changes_counts_where_replaced_rows_cancel(weighted, reread):
     (count,) = (one for one in reread(weighted(PURE, "replace")).blocks if one.role == "count")
     assert blocks.find(count.block, "replace", 1).bound == 0
@@ -72,3 +93,10 @@ def test_persons_beside_a_design(weighted, judge, unit, budget):
     assert verdict.reached == plan.budget.total
     assert f"each block costs {3 if budget.kind == 'pure' else 9} times" in verdict.text
     assert "not measured; their weights are scaled to 3 caps in all" in verdict.text
+
+
+def test_the_key_of_persons_is_not_measured(weighted, judge):
+    plain = weighted(PURE, "replace", person="id", rows_per_person=2).to_dict()
+    for key in ("weight", "region"):
+        with pytest.raises(NotReadError, match="tells persons apart"):
+            judge(plain | {"person_key": key})

@@ -103,6 +103,14 @@ def test_terms_that_are_others_in_disguise_are_refused(whole, judge):
             judge({**plan, "blocks": blocks})
 
 
+def test_values_of_missing_cells_are_refused(whole, judge):
+    plan = whole(dps.PureDP(1), "replace", "rents").to_dict()
+    for group in plan["blocks"][0]["groups"]:
+        group["answered"] = []
+    with pytest.raises(NotReadError, match="cells that may be missing"):
+        judge(plan)
+
+
 @pytest.mark.parametrize("names", [("smoking", "ages"), ("tables", "pair")])
 def test_quantiles_of_half_the_noise(monkeypatch, whole, rows, tmp_path, names):
     for module in (certified, answers):

@@ -78,6 +78,13 @@ def test_a_plan_that_leaves_out_what_its_start_measured(whole, rows, judge):
     right = judge(plain)
     assert right.agrees, right.text
     assert right.bound == 2
+    edited = json.loads(json.dumps(plain))
+    text = edited["start"]["measurements.json"]
+    edited["start"]["measurements.json"] = text.replace(
+        '"not_private": false', '"not_private": true'
+    )
+    assert edited != plain
+    assert not judge(edited).agrees
     double_noise(plain)
     verdict = judge(plain)
     assert verdict.bound < 2

@@ -174,11 +174,19 @@ def assert_clean(sentinels, reachable, frame, search):
     return check
 
 
-@pytest.mark.parametrize(("where", "kind"), [("_opendp", ValueError), ("_laplace", MemoryError)])
+@pytest.mark.parametrize(
+    ("module", "where", "kind"),
+    [
+        (noise, "_opendp", ValueError),
+        (noise, "_laplace", MemoryError),
+        (noise.secrets, "token_bytes", OSError),  # of the uniforms: works before rows are read
+    ],
+)
 def test_p72_frames_and_logs_after_a_failing_draw(
-    where, kind, plan, frame, sentinels, monkeypatch, caplog, search, assert_clean
+    module, where, kind, plan, frame, sentinels, monkeypatch, caplog, search, assert_clean, tmp_path
 ):
-    real, calls = getattr(noise, where), []
+    ledger = dps.Ledger.create(tmp_path / "ledger", plan.budget)
+    real, calls = getattr(module, where), []
 
     def failing(*args):
         calls.append(1)
@@ -186,10 +194,11 @@ def test_p72_frames_and_logs_after_a_failing_draw(
             raise kind("planted")
         return real(*args)
 
-    monkeypatch.setattr(noise, where, failing)
+    monkeypatch.setattr(module, where, failing)
     with caplog.at_level(logging.DEBUG), pytest.raises(dps.NoiseError) as caught:
-        dps.measure(plan, frame)
+        dps.measure(plan, frame, ledger=ledger)
     assert len(calls) == 2
+    assert ledger.spent == plan.budget.total  # entered before anything is drawn
     assert caught.value.__context__ is None
     assert_clean(caught.value)
     assert not search.text(caplog.text, sentinels)

@@ -198,6 +198,12 @@ def test_p49_p51_the_loss_of_a_whole_plan_is_at_most_its_budget(guard, name, kin
     assert used > (0.999 if name in ("pairs", "triples") and kind is dps.ZCDP else 0.3)
 
 
+@pytest.mark.parametrize(("kind", "unit"), [(dps.PureDP, "add_remove"), (dps.ZCDP, "replace")])
+@pytest.mark.parametrize("name", ["group", "cells", "numbers", "reference and shares"])
+def test_p51_the_other_relation_with_each_noise(guard, name, kind, unit, make_plan):
+    assert guard(make_plan(name, kind=kind, unit=unit)) > 0.3
+
+
 def test_p49_for_budgets_that_are_no_short_binary_numbers(guard, make_plan):
     for epsilon in [1 / 3, 0.1, 1e-3]:
         assert guard(make_plan("monomials", epsilon)) > 0.999
@@ -296,6 +302,19 @@ def test_p64_planted_shared_noise_fails_the_guard(guard, monkeypatch, make_plan)
     )
     with pytest.raises(AssertionError, match="noise shared"):
         guard(make_plan("pairs"))
+
+
+def test_p64_planted_missing_noise_fails_the_guard(guard, monkeypatch, make_plan):
+    real = measuring.add_noise
+
+    def only_the_first(sums, scale, noise):
+        noisy = real(sums, scale, noise)
+        noisy[1:] = sums[1:]
+        return noisy
+
+    monkeypatch.setattr(measuring, "add_noise", only_the_first)
+    with pytest.raises(AssertionError, match="a sum without noise"):
+        guard(make_plan("cells"))
 
 
 def test_p69_planted_printed_bernstein_scale_fails_the_guard(guard, monkeypatch, make_plan):
