@@ -56,6 +56,7 @@ ASKED = {
     "survey": {"g": dps.GroupMeans("m", by="c"), "l": dps.Logistic("b ~ y"),
                "r": dps.Ratio("m", "y")},
 }  # fmt: skip
+REAL = noise._opendp
 PERSONS = {"person": "id", "rows_per_person": 3, "person_totals": True}
 LATTICE = {"reference": dps.BernsteinKDE(["x", "y"], k=2, share=0.5), "n": 1_000_000}
 CASES = [
@@ -189,6 +190,18 @@ def test_p62_a_smaller_scale_where_noise_is_drawn_is_seen(command, monkeypatch):
     assert re.search(r"^epsilon, proved .* at most 1 +FAILED$", printed, re.MULTILINE)
     assert re.search(r"^fit to its law, .* FAILED$", printed, re.MULTILINE)
     assert not re.search(r"whole plan .*FAILED", printed)
+
+
+def test_p65_a_backend_of_half_the_noise_is_seen(command, monkeypatch):
+    """Among real draws, which pass with the backend as it is."""
+    for budget in (dps.PureDP(1), dps.ZCDP(1)):
+        plan = dps.plan(SCHEMA, {"p": dps.Proportion("b")}, budget=budget)
+        monkeypatch.setattr(noise, "_opendp", REAL)
+        assert command(plan, "--draws", "1200")[0] == DONE
+        monkeypatch.setattr(noise, "_opendp", lambda sums, scale, law: REAL(sums, scale / 2, law))
+        code, printed = command(plan, "--draws", "1200")
+        assert code == FAILED
+        assert re.search(r"^fit to its law, .* FAILED$", printed, re.MULTILINE)
 
 
 def test_p61_sums_that_count_a_row_more_than_once_are_seen(command, monkeypatch):

@@ -88,6 +88,29 @@ def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path, monkeypatch):
                 assert rows == len(lines) == sum(sums[0])
 
 
+# Ends of files after lines that are right: refused, and read.
+REFUSED = [
+    b'"5,1,no,1,', b'5,1,"no,1,\r\n5,1,no,1,', b'5,"1"1,no,1,', b"5,1,no", b"5,1,no,1,,", b"5\xff",
+    b"\xff\xfe1\x005\x00", b"5,1,no\r,1,", b'5,1,"' + b"no " * 20 + b",1,",
+]  # fmt: skip
+READ = [
+    b"5,1,\xff,1,", b"5,1,no,1,\r\n\r\n", b"\r\n5,1,no,1,", b"\x005,1,no,1,",
+    b'5,1,"' + b"no " * 20 + b'",1,',
+]  # fmt: skip
+
+
+def test_damaged_lines_have_one_outcome_in_blocks_of_any_size(tmp_path, monkeypatch):
+    path, right = tmp_path / "rows.csv", "\r\n".join([HEADER, *["5,1,no,1,"] * 6, ""])
+    for end in REFUSED + READ:
+        path.write_bytes(right.encode() + end)
+        found = []
+        for size in (32, 2**20):
+            monkeypatch.setattr(delimited, "CSV_BLOCK", size)
+            found.append(outcome(path))
+        assert found[0] == found[1], end
+        assert isinstance(found[0], str) == (end in REFUSED), end
+
+
 def test_quotes_are_followed_from_block_to_block(tmp_path, monkeypatch):
     """As by a parser that reads one character after the other."""
 

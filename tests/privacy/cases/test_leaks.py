@@ -174,11 +174,18 @@ def assert_clean(sentinels, reachable, frame, search):
     return check
 
 
-@pytest.mark.parametrize(("where", "kind"), [("_opendp", ValueError), ("_laplace", MemoryError)])
-def test_p72_frames_and_logs_after_a_failing_draw(
-    where, kind, plan, frame, sentinels, monkeypatch, caplog, search, assert_clean
+@pytest.mark.parametrize(
+    ("module", "where", "kind"),
+    [(noise, "_opendp", ValueError), (noise, "_laplace", MemoryError),
+     (noise.secrets, "token_bytes", OSError)],
+    ids=["noise", "memory", "uniforms"],
+)  # fmt: skip
+def test_p59_p72_frames_and_logs_after_a_failing_draw(
+    module, where, kind, plan, frame, sentinels, monkeypatch, caplog, search, assert_clean, tmp_path
 ):
-    real, calls = getattr(noise, where), []
+    """The trial before the rows are read succeeds; after it the budget is spent."""
+    real, calls = getattr(module, where), []
+    ledger = dps.Ledger.create(tmp_path / "ledger", plan.budget)
 
     def failing(*args):
         calls.append(1)
@@ -186,10 +193,11 @@ def test_p72_frames_and_logs_after_a_failing_draw(
             raise kind("planted")
         return real(*args)
 
-    monkeypatch.setattr(noise, where, failing)
+    monkeypatch.setattr(module, where, failing)
     with caplog.at_level(logging.DEBUG), pytest.raises(dps.NoiseError) as caught:
-        dps.measure(plan, frame)
+        dps.measure(plan, frame, ledger=ledger)
     assert len(calls) == 2
+    assert ledger.spent == plan.budget.total
     assert caught.value.__context__ is None
     assert_clean(caught.value)
     assert not search.text(caplog.text, sentinels)
