@@ -26,7 +26,7 @@ HARD = {"mean, two values, one rare": 0.85, "group means, small groups": 0.85}
 USUAL = 0.93
 # Slow runs: 2,000 find a coverage of .9, 300 one of .85.
 LONG = ("share", "cells", "mean", "two means", "OLS of one")
-# Median widths: those of docs/explanation/inference/widths.md.
+# Median widths (docs/explanation/inference/widths.md, one of a run): at most 1.2 times these.
 WIDTHS = {
     "share, noise": {"share, population": 0.154},
     "share in a group, balanced": {"share, population": 0.152},
