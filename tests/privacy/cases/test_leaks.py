@@ -180,7 +180,7 @@ def assert_clean(sentinels, reachable, frame, search):
      (noise.secrets, "token_bytes", OSError)],
     ids=["noise", "memory", "uniforms"],
 )  # fmt: skip
-def test_p59_p72_frames_and_logs_after_a_failing_draw(
+def test_p72_frames_and_logs_after_a_failing_draw(
     module, where, kind, plan, frame, sentinels, monkeypatch, caplog, search, assert_clean, tmp_path
 ):
     """The trial before the rows are read succeeds; after it the budget is spent."""
