@@ -529,6 +529,8 @@ add("group means", {
 })  # fmt: skip
 
 FIVE, PAIRS = list("abcde"), ("a, b", "a, c")
+UPPER = np.triu_indices(5)
+FIFTEEN = tuple(f"cov({a}, {b})" if a < b else f"var({a})" for a in FIVE for b in FIVE if a <= b)
 FACTOR = np.outer(LOADINGS := [0.9, 0.8, 0.6, 0.5, 0.4], LOADINGS) + 0.3 * np.eye(5)
 CHAIN = 0.5 ** np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
 TREE, WITHIN = dps.GraphicalModel(FIVE, structure="tree"), (-1.0, 1.0)
@@ -537,6 +539,8 @@ EIGEN = ("PC1 variance", "PC5 variance", "PC1 ratio")
 add("moments", {
     "covariances": Ask(dps.Covariance(FIVE), ("var(a)", "cov(a, b)"),
                        lambda f: covariance(f)[0, :2]),
+    "all covariances": Ask(dps.Covariance(FIVE), FIFTEEN, lambda f: covariance(f)[UPPER],
+                           ("jointly",)),
     "correlations": Ask(dps.Correlation(FIVE[:3]), PAIRS, correlations, within=WITHIN),
     "eigenvalues": Ask(dps.PCA(FIVE), EIGEN, components, read=Untested),
     "standardised": Ask(dps.PCA(FIVE, standardize=True), EIGEN[:2], standardised, read=Untested),
@@ -733,6 +737,8 @@ add("logistic, cells of two", {"coefficients": Ask(WITH_G, LEVELS.terms, LEVEL_C
 FORMULA, PRIVATE, RICH = "y ~ x + u + C(g)", dps.ApproxDP(1, 1e-6), dps.ApproxDP(5, 1e-6)
 DENSITY = [*numbers("xu", 2.5, **even_edges(2.5, 8)), AB]
 COEFFICIENTS = (LEVELS.terms, partial(fitted, formula=FORMULA, kind=smf.logit), ("population",))
+SMALLER = Ask(dps.Logistic("y ~ x + u"), ("x", "u"),
+              partial(fitted, formula="y ~ x + u", kind=smf.logit), ("population",))  # fmt: skip
 MODEL, STAGES = dps.Logistic(FORMULA), dps.Logistic(FORMULA, stages=2)
 add("logistic, density", {
     "coefficients": Ask(MODEL, *COEFFICIENTS),
@@ -746,6 +752,9 @@ add("logistic, density", {
                                     "population": UNRELATED}),
     "separated": (6_000, PRIVATE, {"asks": {"coefficients": Ask(MODEL, *ENDLESS)},
                                    "population": partial(outcomes, separated)}),
+    "from a larger one": (5_000, PRIVATE, {
+        "asks": {"coefficients": SMALLER}, "planned": {"large": MODEL},
+        "population": partial(outcomes, lambda f: 0.6 * f["x"] - 0.4 * f["u"] - 0.3)}),
 }, fitted=True)  # fmt: skip
 add("logistic, two stages", {"coefficients": Ask(STAGES, *COEFFICIENTS)}, [*DENSITY, Y],
     partial(outcomes, several), {

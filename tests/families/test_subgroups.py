@@ -1,4 +1,4 @@
-"""Functions of subgroups: exact sums over complete cases, and the sensitivity by brute force."""
+"""Functions of subgroups: exact sums over complete cases, and what has no sensitivity."""
 
 import numpy as np
 import pytest

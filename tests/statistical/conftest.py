@@ -118,14 +118,17 @@ class Table:
         """Note whether the test of one run rejects what is true."""
         self.rejected.setdefault(what, (rate, []))[1].append(pvalue <= alpha)
 
-    def finish(self, setting):
-        """Compare all that was noted with the rates that were asked for."""
+    def finish(self, setting, usual=None):
+        """Compare all that was noted with the rates that were asked for, and usual widths."""
         for what, (rate, runs) in self.held.items():
             inside, widths = map(np.array, zip(*runs, strict=True))
             several = inside.shape[1] > 1
             for i, width in enumerate(np.median(widths, axis=0)):
                 name = f"{what} {i}" if several else what
                 self.covers(setting, name, inside[:, i].sum(), len(runs), rate, float(width))
+                if name in (usual or {}):
+                    wide = f"{name}, median width"
+                    self.check(setting, wide, width, runs=len(runs), most=1.2 * usual[name])
         for what, (rate, runs) in self.rejected.items():
             self.level(setting, what, np.sum(runs), len(runs), rate)
 
@@ -165,7 +168,8 @@ def tools():
 def pytest_configure(config):
     config.addinivalue_line(
         "markers", "simulate(settings, few, runs): some settings, by number, in runs[0] runs, or a "
-        "mapping of settings to runs; and all of them, in a slow test, in runs[1]"
+        "mapping of settings to runs; and all of them, in a slow test, in runs[1], or what it "
+        "gives for the setting"
     )  # fmt: skip
 
 
@@ -177,8 +181,9 @@ def pytest_generate_tests(metafunc):
             [(settings[i], runs[0]) for i in few] if isinstance(few, tuple | list) else few.items()
         )
         cases = [pytest.param(*case, id=f"few-{_shown(case[0])}") for case in fast]
+        many = runs[1] if callable(runs[1]) else lambda _, same=runs[1]: same
         cases += [
-            pytest.param(setting, runs[1], id=_shown(setting), marks=pytest.mark.slow)
+            pytest.param(setting, many(setting), id=_shown(setting), marks=pytest.mark.slow)
             for setting in settings
         ]
         metafunc.parametrize(("setting", "runs"), cases)

@@ -20,3 +20,24 @@ def test_expected_delta_is_the_median_of_the_largest_noise():
     law = plan.budget.law(float(plan.strategy.scales[0]))
     largest = np.abs(draw_from(law, 80_000, rng)).reshape(-1, 20).max(axis=1) / n
     assert abs(np.median(largest) - expected.delta) <= 1 / n
+
+
+def test_promised_widths_are_those_of_releases(schema, survey):
+    """Of noise and of sampling, from guesses of about the right size."""
+    guesses = dps.Guesses(
+        typical={"age": {"mean": 45, "sd": 20}}, shares={"smoker": {"no": 0.7, "yes": 0.3}}
+    )
+    guessed = dps.Schema(schema.columns, guesses)
+    asked = {
+        "line": dps.OLS("age ~ C(smoker)"),
+        "mean": dps.Mean("age"),
+        "share": dps.Proportion("smoker == 'yes'"),
+    }
+    for epsilon in (0.2, 20):
+        plan = dps.plan(guessed, asked, budget=dps.PureDP(epsilon), n=len(survey))
+        promised = plan.preview().widths().set_index("term")["width"]
+        release = dps.release(plan, survey, m=200, k=1, rng=0)
+        for name in asked:
+            found = release.infer(name).intervals_frame().set_index("term")
+            ratio = (found["conf_high"] - found["conf_low"]) / promised[found.index]
+            assert ratio.between(1 / 1.8, 1.8).all(), (epsilon, ratio)

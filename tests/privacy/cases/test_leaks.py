@@ -176,17 +176,16 @@ def assert_clean(sentinels, reachable, frame, search):
 
 @pytest.mark.parametrize(
     ("module", "where", "kind"),
-    [
-        (noise, "_opendp", ValueError),
-        (noise, "_laplace", MemoryError),
-        (noise.secrets, "token_bytes", OSError),  # of the uniforms: works before rows are read
-    ],
-)
+    [(noise, "_opendp", ValueError), (noise, "_laplace", MemoryError),
+     (noise.secrets, "token_bytes", OSError)],
+    ids=["noise", "memory", "uniforms"],
+)  # fmt: skip
 def test_p72_frames_and_logs_after_a_failing_draw(
     module, where, kind, plan, frame, sentinels, monkeypatch, caplog, search, assert_clean, tmp_path
 ):
-    ledger = dps.Ledger.create(tmp_path / "ledger", plan.budget)
+    """The trial before the rows are read succeeds; after it the budget is spent."""
     real, calls = getattr(module, where), []
+    ledger = dps.Ledger.create(tmp_path / "ledger", plan.budget)
 
     def failing(*args):
         calls.append(1)
@@ -198,7 +197,7 @@ def test_p72_frames_and_logs_after_a_failing_draw(
     with caplog.at_level(logging.DEBUG), pytest.raises(dps.NoiseError) as caught:
         dps.measure(plan, frame, ledger=ledger)
     assert len(calls) == 2
-    assert ledger.spent == plan.budget.total  # entered before anything is drawn
+    assert ledger.spent == plan.budget.total
     assert caught.value.__context__ is None
     assert_clean(caught.value)
     assert not search.text(caplog.text, sentinels)

@@ -184,6 +184,15 @@ def test_p35_a_categorical_with_its_own_categories(plan, frame, exact):
     assert not any(SENTINEL in text for text in release.to_members().values())
 
 
+def test_p36_the_rows_are_read_in_one_pass(simple_plan, frame, exact):
+    """Nothing is left in a stream after it, and no copy was kept."""
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    reader = table.to_reader()
+    assert exact(simple_plan, reader) == exact(simple_plan, table)
+    with pytest.raises(dps.DataError):
+        dps.measure(simple_plan, reader)
+
+
 def test_p37_rows_times_the_largest_code_above_the_limit(unread, asking, monkeypatch, tmp_path):
     schema = dps.Schema([dps.Number("x", 0, 1, points=2**20 + 1, missing=0)])
     block = dps.Moments.of(schema, ["x"])
