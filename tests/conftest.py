@@ -93,8 +93,7 @@ def _noise_of(name: str) -> Iterator[None]:
 FEW_POINTS = {
     "analyses", "bounds", "cli", "docs", "inference", "planning", "plots", "releases", "reports",
     "results", "statistical", "measured", "schema", "test_docstrings.py", "test_examples.py",
-    "test_how_to.py", "test_loglinear.py", "test_rows_of_any_table.py",
-    "test_second_stage.py",
+    "test_how_to.py", "test_loglinear.py", "test_rows_of_any_table.py", "test_second_stage.py",
 }  # fmt: skip
 
 # Points of a density: in fast tests, and as the package has them.

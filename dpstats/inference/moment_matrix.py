@@ -23,7 +23,6 @@ from dpstats.families.features import (
     SIGN,
     Feature,
     Term,
-    feature_name,
     indicator,
     is_level,
     product,
@@ -207,14 +206,6 @@ class MomentMatrix(NoisyMatrix):
                 origin[i], spread[i] = column.middle, column.half_range
         return origin, spread
 
-    @cached_property
-    def scaling(self) -> Floats:
-        """(q, q) lower triangular L: features in original units are L times those in unit scale."""
-        scaling = np.eye(len(self.features) + 1)
-        scaling[1:, 0] = self.origin
-        scaling[np.diag_indices(len(scaling))] = np.append(1.0, self.spread)
-        return scaling
-
     def unit_rows(self, codes: Mapping[str, Codes]) -> Floats:
         """Rows (m, q - 1) in unit scale, given as column name -> (m,) codes."""
         if self.ball is not None:
@@ -250,11 +241,3 @@ class MomentMatrix(NoisyMatrix):
             return float(np.sum(scale**2)), float(np.linalg.norm(scale * (1 + np.abs(mean))))
         most = float(scale.max())
         return most**2, most + float(np.linalg.norm(scale * mean))
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the features, the constant first."""
-        names = ["Intercept"]
-        for feature in self.features:
-            names.append(feature_name(feature, self.schema[feature[0]].bin_labels))
-        return names

@@ -179,7 +179,7 @@ class BinnedModel:
 
     @property
     def advice(self) -> str:
-        """What hides a steep slope, and what to change; empty without bins of several values."""
+        """Warning of the bins, which hide steep slopes; empty without bins of several values."""
         bins = [f"{column.value_bins} bins of {column.name}" for column in self._wide]
         if not bins:
             return ""

@@ -120,8 +120,8 @@ class Score(Cached, ABC):
         """
         centre = float(combination @ self._estimate)
         distance, z = value - centre, None
-        error = math.sqrt(self.covariances(combination[np.newaxis, :]).sum())
-        for part in parts_of(abs(distance) / error if error > 0 else 0.0):
+        variance = float(self.covariances(combination[np.newaxis, :]).sum())
+        for part in parts_of(abs(distance) / math.sqrt(variance) if variance > 0 else 0.0):
             here = self.deviate(combination, centre + part * distance, sampled=True)
             if here is None:
                 break
