@@ -57,12 +57,12 @@ def _incidence_of(kind: int, hazards: Floats) -> Floats:
     return np.asarray(incidence(hazards)[..., kind, :])
 
 
-def _within(drawn: Floats, estimate: Floats, ends: tuple[float, float]) -> Floats:
-    """Draws (..., d) within a range, at an end only where they are beyond an estimate (d,)."""
+def _within(limit: Floats, estimate: Floats, ends: Floats) -> Floats:
+    """Limits (d,) within ranges (2, d), at an end only where they are beyond an estimate (d,)."""
     low, high = ends
-    drawn = np.minimum(drawn, (drawn + high - np.maximum(estimate - high, 0)) / 2)
-    drawn = np.maximum(drawn, (drawn + low + np.maximum(low - estimate, 0)) / 2)
-    return np.asarray(np.clip(drawn, low, high))
+    limit = np.minimum(limit, (limit + high - np.fmax(estimate - high, 0)) / 2)  # NaN: none
+    limit = np.maximum(limit, (limit + low + np.fmax(low - estimate, 0)) / 2)
+    return np.asarray(np.clip(limit, low, high))
 
 
 def fitted_hazards(hazards: Floats) -> Floats:
@@ -127,7 +127,7 @@ class Draws(NamedTuple):
     Attributes
     ----------
     of_table
-        The parameters of the counts less each draw of their noise.
+        The parameters of the counts less each draw of their noise, also beyond their ranges.
     of_population
         The same with a draw of the sampling error (eq. mid-p-of-curves).
     joint
@@ -189,6 +189,9 @@ class DrawnIntervals(CurveLimits, Cached):
 
         limits, beyond = self._once(("sorted", target), ordered), int(alpha / 2 * DRAWS)
         ends = limits[beyond], limits[DRAWS - 1 - beyond]
+        if target == "table":
+            low, high = (_within(limit, self.values, self.ends) for limit in ends)
+            ends = low, high
         return with_far_tails(ends, alpha / 2, DRAWS, lambda: self.certified(alpha, target))
 
     def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
@@ -359,7 +362,7 @@ class GroupCurve(Cached):
             steps = z - (1 - np.sqrt(1 - total)) / total * h * z.sum(axis=-1, keepdims=True)
             steps /= np.sqrt(at_risk)[:, np.newaxis]
             errors = steps.reshape(DRAWS, -1) @ change.reshape(len(change), -1).T
-            return Draws(_within(drawn, estimate, ends), population, drawn + errors)
+            return Draws(drawn, population, drawn + errors)
 
         return DrawnIntervals(
             estimate, np.stack([of_one @ (1 / at_risk), privacy]),
