@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from dpstats.private.keys import key_of
+from dpstats.private.keys import is_period, key_of
 from dpstats.private.sources import Source, source_of_stream
 from dpstats.schema import RawColumns
 from dpstats.schema.arrow import spelled
@@ -79,6 +79,8 @@ def text_of(cell: object) -> bytes | None:
             return str(cell.astype("datetime64[D]")).encode()
         if isinstance(cell, date):  # a datetime too
             return (cell.date() if isinstance(cell, datetime) else cell).isoformat().encode()
+        if is_period(cell):  # its first day
+            return str(cell.asfreq("D", "start")).encode()  # type: ignore[attr-defined]
         number = _real(cell)
         return _NO_TEXT if number is None else spelled(number).encode()
     except Exception:  # a cell may be any object

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 from fractions import Fraction
 from uuid import UUID
@@ -45,7 +45,7 @@ def key_of(cell: object) -> bytes | None:
 
     Text is compared exactly, numbers by value and without rounding; a whole number is the same as
     the text that spells it, as in a file. Empty and missing cells, numbers that are not finite, and
-    objects that are no text, number, truth value, date or UUID, are no keys.
+    objects that are no text, number, truth value, date, time, period or UUID, are no keys.
     """
     try:
         if isinstance(cell, str):
@@ -64,9 +64,14 @@ def key_of(cell: object) -> bytes | None:
             return cell.isoformat().encode()
         if isinstance(cell, np.datetime64) and cell == cell:
             return str(cell).encode()
-        return str(cell).encode() if isinstance(cell, UUID) else None
+        return str(cell).encode() if isinstance(cell, UUID | time) or is_period(cell) else None
     except Exception:  # a cell may be any object
         return None
+
+
+def is_period(cell: object) -> bool:
+    """Whether a cell is a period of pandas, which need not be installed; NaT is none."""
+    return type(cell).__name__ == "Period" and type(cell).__module__.split(".")[0] == "pandas"
 
 
 def _of_number(cell: float | np.floating | Decimal | Fraction) -> bytes | None:
