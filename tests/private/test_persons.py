@@ -171,9 +171,9 @@ def test_text_is_compared_exactly_and_numbers_by_value():
         assert key_of(one) == key_of(other) is not None
     different = ["a", "A", " a", "a ", "a\u0301", "\u00e1", "1", "01", "1.0", 2**60, 2**60 + 1, 1.5,
                  float(2**53), 2**53 + 1,
-                 datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1), uuid.UUID(int=1), datetime.time(1),
-                 datetime.time(2), pd.Period("2024-02", "M"), pd.Period("2024-03", "M"),
-                 uuid.UUID(int=2), b"\xff", "\ud800"]  # fmt: skip
+                 datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1), uuid.UUID(int=1),
+                 datetime.time(1), datetime.time(2), pd.Period("2024-02", "M"),
+                 pd.Period("2024-03", "M"), uuid.UUID(int=2), b"\xff", "\ud800"]  # fmt: skip
     keys = [key_of(one) for one in different]
     assert None not in keys
     assert len(set(keys)) == len(keys)
