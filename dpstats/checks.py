@@ -83,12 +83,12 @@ def check_interval(alpha: float, method: object, target: object) -> None:
     check_target(target)
 
 
-def check_proportion(p0: float) -> float:
-    """Return the hypothesised proportion `p0`, or raise RequestError if it is not in [0, 1]."""
-    p0 = check_number("the hypothesised proportion", p0)
-    if not 0 <= p0 <= 1:
-        raise RequestError(f"the hypothesised proportion is {p0:g}; it must be between 0 and 1")
-    return p0
+def check_proportion(value: float, name: str = "the hypothesised proportion") -> float:
+    """Return a proportion, or raise RequestError if it is not in [0, 1]."""
+    value = check_number(name, value)
+    if not 0 <= value <= 1:
+        raise RequestError(f"{name} is {value:g}; it must be between 0 and 1")
+    return value
 
 
 def check_count(n: object) -> int:

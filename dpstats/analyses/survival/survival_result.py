@@ -309,7 +309,7 @@ class SurvivalResult(EstimateResult):
         """
         import pandas as pd
 
-        found = self._quantiles(check_proportion(probability), alpha, method, target)
+        found = self._quantiles(check_proportion(probability, "probability"), alpha, method, target)
         frame = pd.DataFrame(found, columns=["estimate", "low", "high"])
         if self.clock.dates:
             days = frame.replace(np.inf, np.nan).round()
@@ -441,7 +441,9 @@ class SurvivalResult(EstimateResult):
             raise RequestError(f"strata must be of the columns of by, {columns}; got {unknown}")
         keys = [tuple(bins[name] for name in within) for bins in self.by]
         groups = [[g for g, key in enumerate(keys) if key == one] for one in dict.fromkeys(keys)]
-        if not compared or len(groups[0]) < 2:
+        if columns and not compared:
+            raise RequestError(f"strata must leave a column of by to compare; got all of {columns}")
+        if len(groups[0]) < 2:
             raise RequestError("a log-rank test needs two groups: name their column with by=")
         kept = [columns.index(name) for name in compared]
         names = [", ".join(self.named[g][i] for i in kept) for g in groups[0]]
