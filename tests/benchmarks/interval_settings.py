@@ -117,7 +117,6 @@ class Ask:
     about: tuple[str, ...] = FOUR
     read: type = Estimates
     part: Callable = lambda result: result  # of the result
-    within: tuple[float, float] = (-np.inf, np.inf)  # values that may be tested
 
     of_table = property(lambda self: any("table" in about for about in self.about))
 
@@ -358,9 +357,9 @@ def numbers(names, bound, **more):
     return [dps.Number(name, -bound, bound, missing=0, **more) for name in names]
 
 
-Y, AB, UNIT, ADDED = dps.Boolean("y"), category("ab"), (0.0, 1.0), {"unit": "add_remove"}
+Y, AB, ADDED = dps.Boolean("y"), category("ab"), {"unit": "add_remove"}
 
-ONE = Ask(dps.Proportion("y"), ("y",), lambda f: [f["y"].mean()], FOUR, within=UNIT)
+ONE = Ask(dps.Proportion("y"), ("y",), lambda f: [f["y"].mean()], FOUR)
 add("share", {"share": ONE}, [Y], partial(rates, [1], 0.3), {
     "noise": (2_000, 0.02), "balanced": (2_000, 0.07), "sampling": (2_000, 1),
     "Gaussian": (2_000, dps.ZCDP(0.0025)),
@@ -371,7 +370,7 @@ add("share, add/remove", {"share": ONE}, [Y], partial(rates, [1], 0.9), {
     "300 rows": (300, 0.125, {"population": partial(rates, [1], 0.3)}),
 }, **ADDED)  # fmt: skip
 
-GROUP = Ask(dps.Proportion("y", given="g == 'a'"), ("y | g == 'a'",), means("y", "a"), within=UNIT)
+GROUP = Ask(dps.Proportion("y", given="g == 'a'"), ("y | g == 'a'",), means("y", "a"))
 add("share in a group", {"share": GROUP}, [AB, Y], partial(rates, (0.5, 0.5), 0.3, 0.6), {
     "noise": (400, 0.1), "balanced": (400, 0.5), "sampling": (4_000, 2),
     "add/remove": (400, 1, ADDED),
@@ -382,8 +381,8 @@ add("share in a group", {"share": GROUP}, [AB, Y], partial(rates, (0.5, 0.5), 0.
 TABLE, EVERY = dps.Marginals(["g", "y"]), [(g, y) for g in "ab" for y in (False, True)]
 NAMED = tuple(f"g={g}, y={y}" for g, y in EVERY)
 add("cells", {
-    "cells": Ask(TABLE, NAMED[1:3], cells(*EVERY[1:3]), within=UNIT),
-    "all cells": Ask(TABLE, NAMED, cells(*EVERY), ("jointly",), within=UNIT),
+    "cells": Ask(TABLE, NAMED[1:3], cells(*EVERY[1:3])),
+    "all cells": Ask(TABLE, NAMED, cells(*EVERY), ("jointly",)),
 }, [AB, Y], partial(rates, (0.9, 0.1), 0.9, 0.9), {
     "noise": (2_000, 0.02), "balanced, add/remove": (2_000, 0.1, ADDED), "sampling": (2_000, 5),
     "Gaussian, add/remove": (2_000, dps.ApproxDP(0.1, 1e-6), ADDED),
@@ -533,19 +532,19 @@ UPPER = np.triu_indices(5)
 FIFTEEN = tuple(f"cov({a}, {b})" if a < b else f"var({a})" for a in FIVE for b in FIVE if a <= b)
 FACTOR = np.outer(LOADINGS := [0.9, 0.8, 0.6, 0.5, 0.4], LOADINGS) + 0.3 * np.eye(5)
 CHAIN = 0.5 ** np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
-TREE, WITHIN = dps.GraphicalModel(FIVE, structure="tree"), (-1.0, 1.0)
-PARTIAL = Ask(dps.GraphicalModel(FIVE), PAIRS, partial_correlations, within=WITHIN)
+TREE = dps.GraphicalModel(FIVE, structure="tree")
+PARTIAL = Ask(dps.GraphicalModel(FIVE), PAIRS, partial_correlations)
 EIGEN = ("PC1 variance", "PC5 variance", "PC1 ratio")
 add("moments", {
     "covariances": Ask(dps.Covariance(FIVE), ("var(a)", "cov(a, b)"),
                        lambda f: covariance(f)[0, :2]),
     "all covariances": Ask(dps.Covariance(FIVE), FIFTEEN, lambda f: covariance(f)[UPPER],
                            ("jointly",)),
-    "correlations": Ask(dps.Correlation(FIVE[:3]), PAIRS, correlations, within=WITHIN),
+    "correlations": Ask(dps.Correlation(FIVE[:3]), PAIRS, correlations),
     "eigenvalues": Ask(dps.PCA(FIVE), EIGEN, components, read=Untested),
     "standardised": Ask(dps.PCA(FIVE, standardize=True), EIGEN[:2], standardised, read=Untested),
     "partial correlations": PARTIAL,
-    "correlations of a tree": Ask(TREE, PAIRS, correlations, within=WITHIN),
+    "correlations of a tree": Ask(TREE, PAIRS, correlations),
     "edges of a tree": Ask(TREE, PAIRS, edges, read=Edges),
 }, numbers(FIVE, 4), partial(normal, FIVE, FACTOR), {
     "noise": (2_000, 3), "balanced": (5_000, 10), "sampling": (20_000, 50),
@@ -560,8 +559,7 @@ BALL = {"clip_norm": NORM}
 add("shrunk rows", {
     "covariances": Ask(dps.Covariance(FIVE, **BALL), ("var(a)", "cov(a, b)"),
                        lambda f: covariance(shrunk(f))[0, :2]),
-    "correlations": Ask(dps.Correlation(FIVE, **BALL), PAIRS, lambda f: correlations(shrunk(f)),
-                        within=WITHIN),
+    "correlations": Ask(dps.Correlation(FIVE, **BALL), PAIRS, lambda f: correlations(shrunk(f))),
     "eigenvalues": Ask(dps.PCA(FIVE, **BALL), EIGEN, lambda f: components(shrunk(f)),
                        read=Untested),
     "line": Ask(dps.OLS("e ~ a + d", **BALL), ("a", "d"), lambda f: smf.ols(
@@ -624,9 +622,9 @@ add("incomplete rows", {
     "mean in a group": Ask(dps.Mean("y", **ONLY), ("mean of y | g == 'a'",), means("y", "a"),
                            EFFECTS),
     "share in a group": Ask(dps.Proportion("x < 0", **ONLY), ("x < 0 | g == 'a'",),
-                            in_a(below_zero), within=UNIT),
+                            in_a(below_zero)),
     "correlation in a group": Ask(dps.Correlation(["x", "y"], **ONLY), ("x, y",),
-                                  in_a(correlation_of), EFFECTS, within=WITHIN),
+                                  in_a(correlation_of), EFFECTS),
     "slope": Ask(LINE, ("x",), SLOPE, EFFECTS),
     "slope in a group": Ask(dps.OLS("y ~ x", **ONLY), ("x",), in_a(SLOPE), EFFECTS),
     "quantile": Ask(dps.Quantile("x", [0.5]), DECILES[1:],
@@ -710,7 +708,7 @@ def effect_of_x(f, formula="y ~ x"):
 add("logistic, cells", {
     "coefficients": Ask(RISK, ("Intercept", "x"), CURVE, NOISE_AWARE),
     "prediction": Ask(RISK, ("0",), lambda f: [special.expit(CURVE(f).sum())], NOISE_AWARE,
-                      part=lambda result: result.get_prediction(AT_ONE), within=UNIT),
+                      part=lambda result: result.get_prediction(AT_ONE)),
     "effects": Ask(RISK, ("x",), effect_of_x, ("population",), Untested,
                    lambda result: result.get_margeff()),
 }, [*numbers("x", 2, **even_edges(2, 6)), Y], partial(outcomes, one_of(-0.3), even=True), {
