@@ -2,11 +2,9 @@
 
     python tests/benchmarks/adult_bounds.py DATA [--budget 1] [--cells 150]
 
-The table is `adult` of `data_sets.py`: eight columns, 28 tables with 1,582 cells, a domain of 1.8
-million states. Of two samples of the cells of all 56 three-way tables, one of all cells and one of
-those above .005: how many have a lower end above 0, or an upper end below the smallest of their
-three pairs', and the widths. Then cells of all eight columns, of which the programs merge the
-levels: rows of the table, drawn at random.
+The table is `adult` of `data_sets.py`. Of samples of all three-way cells and of those above .005:
+how many have a lower end above 0, or an upper end below the smallest of their three pairs', and the
+widths. Then cells of all eight columns, of which the programs merge the levels.
 """
 
 import itertools

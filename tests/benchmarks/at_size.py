@@ -1,21 +1,15 @@
 """What a billion rows take, by calculation from the cost of a row, a column and a function.
 
-    python tests/benchmarks/at_size.py
-    python tests/benchmarks/at_size.py --engines [--rows 10_000_000]
-    python tests/benchmarks/at_size.py --ibis [--rows 10_000_000]
-    python tests/benchmarks/at_size.py --memory
-    python tests/benchmarks/at_size.py --written [--rows 10_000_000]
+    python tests/benchmarks/at_size.py [--engines|--ibis|--memory|--written] [--rows 10_000_000]
 
 One thread runs the kernel on batches that are in memory; the cost of reading them is that of a
 Parquet file of the same columns. Costs are the least of three runs, in CPU nanoseconds per row.
 
-With `--engines`, `--ibis` or `--memory`, CPU seconds and peak memory of passes over files, each way
-in processes of its own: medians of three passes. `--engines` is of one process each, after a pass
-over few rows; its CPU seconds are those of all processes that it has started too, such as Java and
-the workers of Spark. `--ibis` is of both queries of Ibis on DuckDB, beside the file itself.
-`--memory` is of a million, ten and thirty million rows, in a file for each ten million, once each.
-
-With `--written`, what synthetic rows of 16 columns take on their way to a Parquet file.
+`--engines`, `--ibis` and `--memory`: CPU seconds and peak memory of passes over files, each way in
+processes of its own, medians of three passes; of a million, ten and thirty million rows with
+`--memory`, once each. CPU seconds are those of all processes that were started, such as Java; the
+process of an engine has made a pass over few rows before. `--written`: what synthetic rows of 16
+columns take on their way to a Parquet file.
 """
 
 import json

@@ -29,7 +29,7 @@ EFFECTS = ("population", "certified table")
 
 
 class Estimates:
-    """Terms, estimates, limits and p-values of a result with parameters."""
+    """Terms, limits and p-values of a result with parameters."""
 
     of_zero = False  # whether the p-value is that of: the value is zero
 
@@ -37,7 +37,6 @@ class Estimates:
         self.result = result
 
     terms = property(lambda self: list(self.result.terms))
-    params = property(lambda self: np.asarray(self.result.params))
 
     def ends(self, alpha, about):
         method, target, joint = ABOUT[about]
@@ -56,8 +55,7 @@ class Untested(Estimates):
 class Effect(Estimates):
     """The effect size of a chi-square test, and its p-value."""
 
-    of_zero, terms = True, ["effect"]
-    params = property(lambda self: [self.result.effect])
+    of_zero, terms = True, ("effect",)
 
     def pvalue(self, term, value):
         return self.result.pvalue
@@ -66,13 +64,11 @@ class Effect(Estimates):
 class Test(Effect):
     """A test alone: its value is 0 under the null hypothesis, else 1."""
 
-    terms, params = ["test"], [np.nan]
+    terms = ("test",)
 
 
 class Support(Untested):
     """Verdicts on coefficients of penalised regression, as limits of: is it not zero?"""
-
-    params = property(lambda self: np.asarray(self.result.params) != 0)
 
     def ends(self, alpha, about):
         verdicts = self.result.support(alpha=alpha)["verdict"]
@@ -81,8 +77,6 @@ class Support(Untested):
 
 class Edges(Untested):
     """Verdicts on edges of a tree, as limits of: is it one?"""
-
-    params = property(lambda self: self.result.in_tree)
 
     def ends(self, alpha, about):
         method, target, _ = ABOUT[about]

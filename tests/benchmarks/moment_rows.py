@@ -2,10 +2,9 @@
 
     python tests/benchmarks/moment_rows.py [--draws 5] [--only PLAN ..]
 
-Synthesised are as many rows as were measured, with noise that has a seed, so that versions of the
-package can be compared. Printed are CPU seconds, imports not included, and how far the means of the
-rows are from the noisy answers and from the true ones, in standard deviations of the noise: the
-largest of all functions, and the root mean square. Medians over draws.
+How far the means of the rows are from the noisy answers and from the true ones, in standard
+deviations of the noise: medians over draws, whose noise has seeds, so that versions of the package
+can be compared. CPU seconds are without imports.
 """
 
 import os

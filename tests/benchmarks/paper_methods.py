@@ -27,9 +27,6 @@ COUNTED = 2**20  # rows of which the cost of the pass is measured
 LEVEL = 0.05  # of promises that are to hold
 
 
-# --- the setting ---------------------------------------------------------------------------------
-
-
 @cache
 def schema(p):
     return dps.Schema([dps.Boolean(f"x{j}") for j in range(1, p + 1)])
@@ -72,9 +69,6 @@ def promised(reference, p, n):
 
 def references(p):
     return ("uniform", "histogram", "Bernstein")[: 3 if p <= MAX_COLUMNS else 2]
-
-
-# --- private rows and what is measured of them -------------------------------------------------
 
 
 def lattice(p, n):
@@ -129,9 +123,6 @@ def refused(p):
     return None
 
 
-# --- from noisy means and candidates to a density ------------------------------------------------
-
-
 def printed(p, points, means, sigma):
     """The program of Algorithm 1, step 3, on all candidates through PuLP, as the paper solves it.
 
@@ -170,9 +161,6 @@ WAYS = {
     "columns": on_merged(columns),
     "entropy": on_merged(entropy, clip=False),
 }
-
-
-# --- runs ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

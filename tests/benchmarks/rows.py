@@ -3,19 +3,15 @@
     python tests/benchmarks/rows.py score --data DIR [--draws 5] [--only ma20 wide ..] [--limit 120]
     python tests/benchmarks/rows.py train --data DIR [--draws 3]
 
-DIR has the files that data_sets.py names. Neighbours add or remove a row. The budget is
-(epsilon, 1e-5) or, except for `ma20` and `ma30k`, (epsilon, 1e-9); for `chain` it is rho. The noise
-of a draw has a seed, so that versions of the package can be compared on the same noise.
+DIR has the files that data_sets.py names. Neighbours add or remove a row. The noise of a draw has a
+seed, so that versions of the package can be compared. `score` synthesises in processes of their own
+with one thread. Against the true table it prints the mean total variation of the two-way tables,
+mean and largest error of their cells, and the share of rows with a pair of levels that no true row
+has; also of as many rows of independent columns, drawn from the one-way answers of the same
+measurements, and of true rows drawn again. Draws beyond `--limit` CPU seconds are left out.
 
-`score` synthesises the rows of every draw in a process of its own with one thread. It prints CPU
-seconds until they are there, imports not included, the peak memory of that process, and, against
-the true table: mean total variation of the two-way tables, mean and largest error of their cells,
-and the share of rows with a pair of levels that no true row has. Beside them are as many rows of
-independent columns, drawn from the one-way answers of the same measurements, and true rows drawn
-again. Draws beyond `--limit` CPU seconds are named and are not in the means.
-
-`train` learns three yes-or-no questions on synthetic rows by gradient boosting, and prints the area
-under the ROC curve on true rows held out, beside that of a model that saw the true rows.
+`train` prints the area under the ROC curve of gradient boosting on true rows held out, trained on
+synthetic rows and on true ones.
 """
 
 import json

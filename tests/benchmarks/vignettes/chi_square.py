@@ -2,8 +2,7 @@
 
     python tests/benchmarks/vignettes/chi_square.py [null releases] [releases of the table]
 
-First in how many releases of tables without any effect each method rejects at 5%. Then, for the
-vignette's own table and both of its budgets, rejections, verdicts, intervals and coverage.
+First the level on tables without any effect, then the vignette's own table at both budgets.
 """
 
 import numpy as np

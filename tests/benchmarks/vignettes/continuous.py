@@ -2,8 +2,7 @@
 
     python tests/benchmarks/vignettes/continuous.py [releases]
 
-For each reference, and for the plan that asks the question itself: errors of the rows, how often
-Wilson's interval on the rows holds the table's own share, and the interval for the slope.
+For each reference, and for the plan that asks the question itself.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The figures that vignettes/from-the-paper.md quotes: the whole vignette, many times.
+"""The figures that vignettes/from-the-paper.md quotes: many releases with the real noise.
 
 python tests/benchmarks/vignettes/from_the_paper.py [runs]
 """

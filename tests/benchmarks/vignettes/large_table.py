@@ -2,9 +2,7 @@
 
     python tests/benchmarks/vignettes/large_table.py [releases]
 
-Errors of the rows beside those of a second sample, and how often the year is found to depend on
-columns that it has nothing to do with. Then the intervals of one release each with other weights
-and with pure epsilon.
+Rows and tests of the year; then the widths of one release each with other weights and budgets.
 """
 
 import numpy as np

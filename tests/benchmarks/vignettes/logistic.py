@@ -1,9 +1,8 @@
-"""The figures on the lasso that vignettes/logistic.md quotes: many releases with the real noise.
+"""The figures that vignettes/logistic.md quotes: many releases with the real noise.
 
     python tests/benchmarks/vignettes/logistic.py [releases] [with the outcome shuffled]
 
-How often each column is chosen, of the table itself and of the table with the outcome shuffled,
-which is then unrelated to all columns.
+How often each column is chosen, also where the outcome is shuffled.
 """
 
 import numpy as np

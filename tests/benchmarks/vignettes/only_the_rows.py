@@ -2,8 +2,7 @@
 
     python tests/benchmarks/vignettes/only_the_rows.py [releases]
 
-Every release is of a fresh table, drawn with replacement from that of the vignette, which is the
-population: how often each kind of interval holds its figures, and how wide it is.
+Every release is of a fresh table, drawn with replacement from that of the vignette.
 """
 
 import numpy as np

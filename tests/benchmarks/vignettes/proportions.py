@@ -1,4 +1,4 @@
-"""The coverage that vignettes/proportions.md quotes: many releases with the real noise.
+"""The figures that vignettes/proportions.md quotes: many releases with the real noise.
 
     python tests/benchmarks/vignettes/proportions.py [releases]
 

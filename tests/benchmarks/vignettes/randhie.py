@@ -1,9 +1,6 @@
 """The figures that vignettes/randhie.md quotes: many releases with the real noise.
 
-    python tests/benchmarks/vignettes/randhie.py [releases]
-
-For each budget: in how many releases an interval left out zero, and in how many the interval for
-the table held what least squares and the eigenvectors of the table itself give.
+python tests/benchmarks/vignettes/randhie.py [releases]
 """
 
 from pathlib import Path

@@ -2,8 +2,7 @@
 
     python tests/benchmarks/vignettes/randhie_graph.py [releases]
 
-At each epsilon: how often each pair was an edge, and what certified verdicts, trees and sparse
-pictures said; and how often each method found an edge in rows of independent columns.
+Of the vignette's table, and of rows of independent columns.
 """
 
 from collections import Counter

@@ -1,9 +1,8 @@
-"""The figures that vignettes/senators.md quotes: many releases of rows drawn with replacement.
+"""The figures that vignettes/senators.md quotes: many releases with the real noise.
 
     python tests/benchmarks/vignettes/senators.py [releases]
 
-How often the intervals hold the curve of the whole table, their widths beside those without
-privacy, how often the log-rank test rejects, and the gap between the incidences of death.
+Every release is of a fresh table, drawn with replacement from that of the vignette.
 """
 
 import numpy as np
