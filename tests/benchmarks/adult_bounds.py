@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from data_sets import adult
-from measuring import parsed
+from measuring import markdown, parsed
 
 import dpstats as dps
 from dpstats.families.tables.cells import Indicator
@@ -23,7 +23,6 @@ COMMON, WHOLE = 0.005, 10
 
 
 def bound(release, columns, levels):
-    """Ends for one cell of a table."""
     mask = np.zeros([c.bins for c in columns], dtype=np.bool_)
     mask[tuple(levels)] = True
     found = release.bound(Indicator(cell_set(tuple(columns), mask), "cell"))
@@ -40,17 +39,16 @@ def cells_of(table):
 
 
 def of_cells(text, release, cells):
-    """Print figures of the bounds of some cells."""
     found = []
     for columns, levels, true in cells:
         start = time.process_time()
         low, high = bound(release, columns, levels)
         found.append((low, high, low <= true + 1e-12 <= high + 2e-12, time.process_time() - start))
     low, high, held, seconds = np.array(found, dtype=float).T
-    print(f"{len(cells)} cells of {text}: lower end above 0 {np.mean(low > 0):.3f}; "
-          f"width median {np.median(high - low):.5f}, mean {np.mean(high - low):.5f}; "
-          f"covered {held.mean():.3f}; CPU s per bound: mean {seconds.mean():.3f}, most "
-          f"{seconds.max():.3f}")  # fmt: skip
+    width = high - low
+    head = ["cells", "above 0", "median width", "mean", "covered", "CPU s", "most"]
+    figures = (np.mean(low > 0), np.median(width), width.mean(), held.mean(), seconds.mean())
+    print(markdown(head, [[text, *figures, seconds.max()]]))
     return high
 
 
@@ -73,13 +71,11 @@ def main():
         cells = [cells[i] for i in rng.choice(len(cells), given.cells, replace=False)]
         high = of_cells(text, release, cells)
         pairs = np.array([of_pairs(release, columns, levels) for columns, levels, _ in cells])
-        print(f"  upper end below the pairs' {np.mean(high < pairs - 1e-9):.3f}", flush=True)
+        print(f"upper end below the pairs' {np.mean(high < pairs - 1e-9):.3f}", flush=True)
     rows = table.rows[rng.integers(0, len(table.rows), WHOLE)]
     shares = (table.rows == rows[:, None]).all(axis=2).mean(axis=1)
-    columns = tuple(table.schema)
-    of_cells(
-        "all eight columns", release, [(columns, *at) for at in zip(rows, shares, strict=True)]
-    )
+    cells = [(tuple(table.schema), *at) for at in zip(rows, shares, strict=True)]
+    of_cells("all eight columns", release, cells)
 
 
 if __name__ == "__main__":

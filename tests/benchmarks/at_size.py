@@ -65,7 +65,6 @@ def plan_of(shape, asked, n=None):
 
 
 def write(path, shape, rows, groups=20):
-    """A Parquet file, a row group at a time."""
     with pq.ParquetWriter(path, table(shape, 1).schema) as writer:
         for seed in range(groups):
             writer.write_table(table(shape, rows // groups, seed))
@@ -119,7 +118,6 @@ def cpu_of_tree():
 
 
 def read(reading, way, path):
-    """Print CPU seconds and the peak memory of passes in this process."""
     plan, path, found = plan_of(*READINGS[reading]), Path(path), []
     if reading == "engines":
         dps.measure(plan, opened(way, path.with_name("few.parquet")), progress=False)
@@ -132,7 +130,6 @@ def read(reading, way, path):
 
 
 def compare(reading, ways, path, processes=1):
-    """Read a file in every way."""
     for way in ways:
         runs = [apart(__file__, "--of", reading, way, path) for _ in range(processes)]
         seconds, memory = np.concatenate(runs).T
@@ -141,7 +138,6 @@ def compare(reading, ways, path, processes=1):
 
 
 def written(rows, path):
-    """Write synthetic rows to a Parquet file."""
     plan = plan_of((0, 16, 4), ["tables"])
     release = dps.release(plan, table((0, 16, 4), 50_000), k=rows, rng=0, progress=False)
     before, start = peak(), time.process_time()

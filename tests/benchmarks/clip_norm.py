@@ -50,7 +50,6 @@ def one(rows, budget, clip_norm):
 
 
 def lines(kind, p, n, runs):
-    """The figures of one design, for every budget and norm."""
     rows = rows_of(p, n, SPREADS[kind], np.random.default_rng(p))
     square, matrix = np.sum(rows**2, axis=1), np.cov(rows.T)
     for (name, budget), factor in itertools.product(BUDGETS.items(), FACTORS):
@@ -59,11 +58,9 @@ def lines(kind, p, n, runs):
         radius = norm or np.inf
         clipped = np.cov((rows / np.maximum(1, np.sqrt(square) / radius)[:, None]).T)
         top = np.linalg.eigvalsh(clipped)[-1] / np.linalg.eigvalsh(matrix)[-1] - 1
-        yield [
-            kind, f"{p}", name, "box" if norm is None else f"{factor:.1f}",
-            "" if norm is None else f"{norm**2:.2f}", f"{np.mean(square > radius**2):.1%}",
-            f"{width:.4f}", f"{error:.4f}", f"{np.linalg.norm(clipped - matrix):.4f}", f"{top:.1%}",
-        ]  # fmt: skip
+        kept = ["box", ""] if norm is None else [factor, norm**2]
+        shrunk, bias = np.mean(square > radius**2), np.linalg.norm(clipped - matrix)
+        yield [kind, p, name, *kept, shrunk, width, error, bias, top]
 
 
 if __name__ == "__main__":

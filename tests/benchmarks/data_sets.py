@@ -51,7 +51,6 @@ class Codes:
         return pd.DataFrame(self.rows, columns=self.names)
 
     def of(self, rows):
-        """The same columns of some rows."""
         return Codes(self.names, self.levels, self.rows[rows])
 
 

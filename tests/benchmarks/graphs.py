@@ -36,7 +36,6 @@ def upper(matrix):
 
 
 def tables(chained, p, n, runs):
-    """Private rows of every run."""
     precision = np.eye(p) - 0.4 * chained * (np.eye(p, k=1) + np.eye(p, k=-1))
     correlation = correlation_of(np.linalg.inv(precision))
     for run in range(runs):
@@ -77,7 +76,6 @@ def usual_lasso(result):
 
 
 def methods(rows, clip_norm, seed):
-    """Edges by each method, from one release."""
     names, n = list(rows), len(rows)
     schema = dps.Schema([dps.Number(x, -3, 3, points=2 * HALF + 1, missing=0) for x in names])
     model = dps.GraphicalModel(names, clip_norm=clip_norm)
@@ -120,8 +118,7 @@ def main():
     for method, seen in found.items():
         false = np.array(seen)[:, ~edge].sum(axis=1)
         true = np.array(seen)[:, edge].mean() if chained else np.nan
-        figures = (np.mean(false > 0), false.mean(), true)
-        lines.append([method, f"{len(seen)}", *(f"{figure:.2f}" for figure in figures)])
+        lines.append([method, len(seen), np.mean(false > 0), false.mean(), true])
     print(f"{given.graph}, p = {given.p}, n = {given.rows}, {BUDGET}")
     print(markdown(["method", "runs", "any false", "false edges", "true found"], lines))
 

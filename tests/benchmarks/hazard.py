@@ -20,7 +20,6 @@ RATIO = -0.5
 
 
 def silent(scale, size):
-    """No noise."""
     return np.zeros(size, dtype=np.int64)
 
 
@@ -53,8 +52,7 @@ def width(runs):
             ours.append(ends[1] - ends[0])
             plain.append(2 * 1.959964 * fitted(rows, 20, silent).sampling_variance[0] ** 0.5)
         widths = np.median(ours), np.median(plain)
-        shown = (f"{x:.3f}" for x in (*widths, widths[0] / widths[1]))
-        lines.append([f"{rows['event'].sum():,}", *shown])
+        lines.append([events, *widths, widths[0] / widths[1]])
     print(markdown(["events", "median width", "without privacy", "ratio"], lines))
 
 
@@ -73,7 +71,7 @@ def binning(runs):
                         found.setdefault((bins, ties), []).append(estimate - cox.params[0])
             error = np.mean(exact, axis=0)[1]
             shown = [f"{np.mean(d) / error:+.3f} ({np.std(d) / error:.3f})" for d in found.values()]
-            lines.append([f"{n:,}", f"{censored:.0%}", f"{error:.4f}", *shown])
+            lines.append([n, censored, error, *shown])
     heads = [f"{bins} bins, {ties}" for bins, ties in found]
     print(markdown(["n", "censored", "s.e. of Cox", *heads], lines))
 

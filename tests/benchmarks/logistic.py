@@ -141,7 +141,6 @@ def without_privacy(schema, formula, rows):
 
 
 def study(name, plan, rows, n, truth, errors, runs):
-    """Print the figures of one setting."""
     found, spent, shares = [], [], []
     for run in range(runs):
         drawn = rows.iloc[np.random.default_rng(run).integers(0, len(rows), n)]

@@ -69,7 +69,6 @@ class Laplace(Gaussian):
 
 
 def noise_of(budget):
-    """The class of the noise of a budget."""
     return Laplace if budget.noise == "laplace" else Gaussian
 
 
@@ -150,8 +149,10 @@ def timed(work, repeats=1):
 
 
 def markdown(head, lines):
-    """A table as text, with a header and a list of cells per line."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *lines])
+    """A table as text, with a header and a list of cells per line; three digits of a number."""
+    every = [head, ["---"] * len(head), *lines]
+    shown = [[f"{x:.3g}" if isinstance(x, float) else str(x) for x in line] for line in every]
+    return "\n".join(f"| {' | '.join(line)} |" for line in shown)
 
 
 @contextmanager

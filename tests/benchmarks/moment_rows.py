@@ -36,7 +36,6 @@ def numbers(p, n=N):
 
 
 def components():
-    """PCA of 20 numbers."""
     schema, rows = numbers(20)
     return dps.plan(schema, {"pca": dps.PCA(schema.names)}, budget=dps.PureDP(5), n=N), rows
 
@@ -78,7 +77,6 @@ PLANS = {
 
 
 def score(plan, rows, draw):
-    """Figures of one draw."""
     with _noise_from(noise_of(plan.budget)(draw)):
         measured = dps.measure(plan, rows)
     started = time.process_time()

@@ -106,7 +106,6 @@ def optimum(split):
 
 
 def tables(quick):
-    """Print the table of tables alone."""
     lines, whole = [], "14 columns, up to 3"
     for (name, levels, degrees), unit, (kind, budget) in itertools.product(
         (("8 columns, pairs", EIGHT, [2]), ("14 columns, pairs", FOURTEEN, [2]),
@@ -125,7 +124,7 @@ def tables(quick):
             cells.append(f"{found[0]:.2f}; {found[1]:.1f}")
             spent.append(seconds)
         best = f"{optimum(TableSplit(every, unit, 'cells')):.2f}" if kind == "rho" else ""
-        lines.append([name, unit, kind, *cells, best, f"{max(spent):.2f}"])
+        lines.append([name, unit, kind, *cells, best, max(spent)])
     print(markdown(["tables", "neighbours", "noise", *WEIGHTS, "optimum", "CPU s"], lines))
 
 
@@ -160,12 +159,10 @@ def beside_others(more, budget, allocation, weights):
         lambda share: parts(share).sum(), bounds=(0.02, 0.98), method="bounded"
     )
     now = parts(own)
-    figures = (own, best.x, now.sum() / best.fun, *np.sqrt(now / parts(best.x)))
-    return [f"{figure:.3f}" for figure in figures]
+    return [own, best.x, now.sum() / best.fun, *np.sqrt(now / parts(best.x))]
 
 
 def mixed():
-    """Print the table of plans with other blocks."""
     ways = (("equal", "balanced"), ("optimal", "balanced"), ("optimal", "cells"))
     lines = [
         [name, kind, *way, *beside_others(more, budget, *way)]

@@ -102,7 +102,7 @@ def size_table(largest):
         uniform, histogram, bernstein = (sizes(reference, p)[::2] for reference in EVERY)
         corrected = theorem("histogram", p, False).sizes(DELTA).n
         numbers = (*uniform, *histogram, corrected, *bernstein)
-        about = [f"{p}", f"{methods.functions(p)}", f"{k}", f"{sigma:.3f}"]
+        about = [p, methods.functions(p), k, f"{sigma:.3f}"]
         lines.append([*about, *(f"{size:,}" for size in numbers)])
     return markdown([*head, "Bernstein n", "m"], lines)
 
@@ -112,7 +112,7 @@ def by_p(found, part, references, ways):
     every = sorted({p for p, *_ in found})
     at = [(reference, way) for way in ways for reference in references]
     lines = [
-        [f"{p}", *(spread([getattr(r, part) for r in found.get((p, *one), ())]) for one in at)]
+        [p, *(spread([getattr(r, part) for r in found.get((p, *one), ())]) for one in at)]
         for p in every
     ]
     return markdown(["p", *map(", ".join, at)], lines)
@@ -126,7 +126,7 @@ def beside(found, passes):
         taken = [np.median([r.seconds for r in runs]) for runs in done if runs]
         ratio = brief(taken[0] / taken[1]) if len(taken) == 2 else ""
         promised = (methods.promised(one, p, sizes(one, p)[0]) for one in EVERY[:2])
-        lines.append([f"{p}", ratio, *map(brief, (seconds, *promised))])
+        lines.append([p, ratio, *map(brief, (seconds, *promised))])
     head = ["p", "uniform over histogram, PuLP", "histogram, counting n rows"]
     return markdown([*head, "promised, uniform", "promised, histogram"], lines)
 
@@ -144,7 +144,7 @@ def at_equal_time(p, runs):
             done = [run(reference, way, p, seed, m) for seed in range(runs)]
             parts = ("milliseconds", "density", "rows")
             cells = (spread([getattr(r, part) for r in done]) for part in parts)
-            lines.append([f"{p}", reference, f"{m:,}", way, *cells, says])
+            lines.append([p, reference, f"{m:,}", way, *cells, says])
     return lines
 
 
@@ -162,7 +162,6 @@ LABELS = {"columns": "merged, column generation", "entropy": "entropy fit",
 
 
 def draw(found, passes, path):
-    """Two panels: CPU seconds and the error of the rows against p."""
     every = list(passes)
     with svg(path, 1, 2, (11, 4.6)) as axes:
         time, error = axes[0]

@@ -71,7 +71,6 @@ def moments(p):
 
 
 def whole(clock, plan, rows, m=M):
-    """Plan, preview, measure, synthesise, save and load."""
     plan = clock("plan", plan)
     clock("preview", lambda: str(plan.preview(len(rows))))
     measured = clock("measure", lambda: dps.measure(plan, rows))
@@ -83,7 +82,6 @@ def whole(clock, plan, rows, m=M):
 
 
 def of_file(clock, size):
-    """Measure a Parquet file, in batches, and synthesise."""
     plan, rows = tables((4,) * 8, min(size, 1_000_000))
     some, plan = pa.Table.from_pandas(rows), plan()
     del rows
@@ -133,7 +131,6 @@ def show(factor, found):
 
 
 def draw(found, path):
-    """One panel per factor, both axes logarithmic."""
     above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": 3, "frameon": False}
     with svg(path, 2, 3, (13, 8)) as axes:
         for axis, (factor, by_size) in zip(axes.flat, found.items(), strict=False):

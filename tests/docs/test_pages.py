@@ -15,13 +15,10 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 LONG = {"large-table"}  # `make docs` runs it too, when it changes
 OTHERS = [
-    "coming-from.md",
-    "explanation/inference/what-a-release-can-answer.md",
-    "explanation/inference/missing-and-bad-values.md",
-    "explanation/privacy/privacy-promise.md",
-    "explanation/privacy/sensitivity.md",
-    "faq.md",
-]
+    "coming-from.md", "explanation/inference/what-a-release-can-answer.md",
+    "explanation/inference/missing-and-bad-values.md", "explanation/privacy/privacy-promise.md",
+    "explanation/privacy/sensitivity.md", "faq.md",
+]  # fmt: skip
 ELSEWHERE = "".join(
     (ROOT / "tests" / name).read_text("utf-8")
     for name in ("test_how_to.py", "private/engines/test_spark.py")

@@ -128,38 +128,35 @@ def check_plan(plan):
     return plain
 
 
-@pytest.fixture(scope="module", params=["replace", "add_remove"])
-def archive(request, tmp_path_factory):
-    """A plan, and the members of its release."""
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_keys_of_the_archive(unit):
     columns = [dps.Boolean("a"), dps.Number("b", 0, 9, edges=[5], missing=1)]
     rule = dps.Never("a and b < 5", set={"a": False})
     guesses = dps.Guesses(shares={"a": 0.3})
     totals = [dps.Total("a", 10**6, of="population")]
     schema = dps.Schema(columns, guesses, {"decimal": ","}, [rule], totals)
     asked = {"a": dps.Proportion("a"), "b": dps.Mean("b"), "t": dps.Marginals(["a", "b"])}
-    options = {"unit": request.param, "rows_per_person": 2, "person": "id"}
+    options = {"unit": unit, "rows_per_person": 2, "person": "id"}
     plan = dps.plan(schema, asked, budget=dps.ApproxDP(1, 1e-6), **options)
     rows = pd.DataFrame({"a": [True, False] * 50, "b": [1, 8] * 50, "id": range(100)})
     with zipfile.ZipFile(io.BytesIO(dps.release(plan, rows, m=50).to_bytes())) as held:
-        return plan, {name: held.read(name).decode() for name in held.namelist()}
-
-
-def test_keys_of_the_archive(archive):
-    plan, members = archive
-    assert keys("archive.md", "Members of a release") == list(members)
+        members = {name: held.read(name).decode() for name in held.namelist()}
     document = json.loads(members["release.json"])
-    assert keys("archive.md", "Keys of release.json") == list(document)
-    accuracy = document["accuracy"]
-    assert keys("archive.md", "Keys of accuracy") == list(accuracy)
-    *_, (radius,) = tables("archive.md", "Keys of accuracy").values()
-    assert set(named(radius)) == set(accuracy["analyses"]["a"])
-    measurements = json.loads(members["measurements.json"])
-    listed = keys("archive.md", "Keys of measurements.json")
-    assert [key for key in listed if key != "design"] == list(measurements)
-    assert set(keys("archive.md", "Keys of a plan")) - set(check_plan(plan)) == {"design", "start"}
-    assert keys("archive.md", "Columns of answers.csv") == list(ANSWERS_HEADER)
+    accuracy, measurements = document["accuracy"], json.loads(members["measurements.json"])
     heads = {name: members[name].split("\n")[0].split(",") for name in members if "csv" in name}
     assert heads["answers.csv"] == list(ANSWERS_HEADER)
+    for heading, found in {
+        "Members of a release": members,
+        "Keys of release.json": document,
+        "Keys of accuracy": accuracy,
+        "Keys of measurements.json": measurements,
+        "Columns of answers.csv": ANSWERS_HEADER,
+    }.items():
+        listed = keys("archive.md", heading)
+        assert [key for key in listed if key != "design"] == list(found), heading
+    *_, (radius,) = tables("archive.md", "Keys of accuracy").values()
+    assert set(named(radius)) == set(accuracy["analyses"]["a"])
+    assert set(keys("archive.md", "Keys of a plan")) - set(check_plan(plan)) == {"design", "start"}
     own = keys("archive.md", "Columns of candidates.csv and rows.csv")
     assert heads["candidates.csv"] == [*heads["rows.csv"], *own]
 

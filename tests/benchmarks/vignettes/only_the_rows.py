@@ -12,7 +12,6 @@ import dpstats as dps
 
 
 def intervals(scope, release):
-    """Each method's interval for the two figures."""
     rows, asked = release.to_frame(), scope["asked"]
     found = {("rows alone", name): ends for name, ends in scope["taken_for_data"](rows).items()}
     for name in ("by plan", "admitted"):

@@ -38,7 +38,6 @@ def of_table(scope, release, inside):
 
 
 def of_nothing(scope, release):
-    """How many edges each method finds."""
     found = dict(scope["compared"](release).sum())
     statistics = release.infer("graph").intervals.statistics()
     pvalues = 2 * stats.norm.sf(np.abs(statistics))
