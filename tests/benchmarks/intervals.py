@@ -105,8 +105,16 @@ def by_release(path):
                         "failed": "any"})  # fmt: skip
 
 
+def too_small(pvalues):
+    """Whether p-values of the truth are, by the test of Kolmogorov and Smirnov."""
+    known = pvalues.dropna()
+    if known.nunique() < 2:
+        return False
+    return stats.kstest(known, "uniform", alternative="greater").pvalue < 1e-4
+
+
 def figures(path):
-    """Coverage, median width, share without an end, level, CPU ms and failures of every term."""
+    """What every term and kind of limits shows; `small` are p-values of the truth."""
     every = by_release(path)
     rejected = (every["p"] <= 0.05).where(every["p"].notna())
     every = every.assign(unbounded=np.isinf(every["width"]), level=rejected.astype(float),
@@ -115,19 +123,13 @@ def figures(path):
         "covered": "mean", "width": "median", "unbounded": "mean", "level": "mean",
         "ms": "median", "failed": "sum", "releases": "count",
     })  # fmt: skip
-    small = lambda p: stats.kstest(p.dropna(), "uniform", alternative="greater").pvalue  # noqa: E731
-    found["p too small"] = (
-        every["p"]
-        .groupby(KEY, sort=False)
-        .agg(lambda p: np.ptp(p.dropna()) > 0 and small(p) < 1e-4 if p.count() else False)
-    )
-    return found
+    return found.assign(small=every["p"].groupby(KEY, sort=False).agg(too_small))
 
 
 def compare(new, old=None):
     now = figures(new)
     error = 3 * np.sqrt(0.95 * 0.05 / now["releases"])
-    worse = (now["covered"] < 0.95 - error) | (now["failed"] > 0) | now["p too small"]
+    worse = (now["covered"] < 0.95 - error) | (now["failed"] > 0) | now["small"]
     if old is not None:
         before = figures(old)
         same = before.reindex(now.index)

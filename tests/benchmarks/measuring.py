@@ -8,7 +8,6 @@ import json
 import resource
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
@@ -139,13 +138,13 @@ def cpu_seconds():
 
 
 def timed(work, repeats=1):
-    """What `work` returns, and its median wall and CPU seconds."""
+    """What `work` returns, and its median CPU seconds."""
     taken = []
     for _ in range(repeats):
-        start = time.perf_counter(), cpu_seconds()
+        start = cpu_seconds()
         result = work()
-        taken.append((time.perf_counter() - start[0], cpu_seconds() - start[1]))
-    return result, *np.median(taken, axis=0)
+        taken.append(cpu_seconds() - start)
+    return result, np.median(taken)
 
 
 def markdown(head, lines):
