@@ -1,107 +1,81 @@
 """Bounds of three-way cells of the Adult census extract, from all its two-way tables.
 
-    python tests/benchmarks/adult_bounds.py adult.csv [--budget 1|10|1,1e-9] [--cells 150]
+    python tests/benchmarks/adult_bounds.py DATA [--budget 1] [--cells 150]
 
-The table is the one of `data_sets.py`: eight columns, 28 tables with 1,582 cells, a domain of 1.8
-million states. Of two samples of the cells of all 56 three-way tables, one of all cells and one of
-those above .005: how many have a lower end above 0, or an upper end below the smallest of their
-three pairs', and the widths. Then cells of all eight columns, of which the programs merge the
-levels: rows of the table, drawn at random.
+The table is `adult` of `data_sets.py`. Of samples of all three-way cells and of those above .005:
+how many have a lower end above 0, or an upper end below the smallest of their three pairs', and the
+widths. Then cells of all eight columns, of which the programs merge the levels.
 """
 
-import argparse
 import itertools
-import json
 import time
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from data_sets import COLUMNS
+from data_sets import adult
+from measuring import markdown, parsed
 
 import dpstats as dps
 from dpstats.families.tables.cells import Indicator
 from dpstats.schema.conditions import cell_set
 
-COMMON = 0.005
-WHOLE = 10  # cells of all columns
+COMMON, WHOLE = 0.005, 10
 
 
-def cell_of(columns, levels):
-    """The function of one cell of a table."""
+def bound(release, columns, levels):
     mask = np.zeros([c.bins for c in columns], dtype=np.bool_)
     mask[tuple(levels)] = True
-    return Indicator(cell_set(tuple(columns), mask), "cell")
+    found = release.bound(Indicator(cell_set(tuple(columns), mask), "cell"))
+    return found.low[0], found.high[0]
 
 
-def cells_of(schema, frame):
+def cells_of(table):
     """Columns, levels and true share of every cell of every three-way table."""
-    for triple in itertools.combinations(schema, 3):
-        counts = np.zeros([c.bins for c in triple])
-        np.add.at(counts, tuple(frame[c.name].to_numpy() for c in triple), 1)
-        for levels, count in np.ndenumerate(counts):
-            yield triple, levels, count / len(frame)
+    for triple in itertools.combinations(range(len(table.names)), 3):
+        counts = np.zeros([table.levels[j] for j in triple])
+        np.add.at(counts, tuple(table.rows[:, triple].T), 1)
+        columns = [table.schema[table.names[j]] for j in triple]
+        yield from ((columns, at, count / len(table.rows)) for at, count in np.ndenumerate(counts))
 
 
-def timed(release, columns, levels, true):
-    """Ends of a cell, whether they hold its share, and CPU seconds."""
-    start = time.process_time()
-    found = release.bound(cell_of(columns, levels))
-    seconds = time.process_time() - start
-    low, high = found.low[0], found.high[0]
-    return low, high, low <= true + 1e-12 <= high + 2e-12, seconds
+def of_cells(text, release, cells):
+    found = []
+    for columns, levels, true in cells:
+        start = time.process_time()
+        low, high = bound(release, columns, levels)
+        found.append((low, high, low <= true + 1e-12 <= high + 2e-12, time.process_time() - start))
+    low, high, held, seconds = np.array(found, dtype=float).T
+    width = high - low
+    head = ["cells", "above 0", "median width", "mean", "covered", "CPU s", "most"]
+    figures = (np.mean(low > 0), np.median(width), width.mean(), held.mean(), seconds.mean())
+    print(markdown(head, [[text, *figures, seconds.max()]]))
+    return high
 
 
-def of_cells(release, cells):
-    """Figures of some three-way cells."""
-    rows, pairs = [], []
-    for triple, levels, true in cells:
-        rows.append(timed(release, triple, levels, true))
-        pairs.append(min(
-            release.bound(cell_of([triple[i], triple[j]], [levels[i], levels[j]])).high[0]
-            for i, j in itertools.combinations(range(3), 2)
-        ))  # fmt: skip
-    low, high, held, seconds = np.array(rows, dtype=float).T
-    print(
-        f"lower end above 0 {np.mean(low > 0):.3f}, upper end below the pairs' "
-        f"{np.mean(high < np.array(pairs) - 1e-9):.3f}, "
-        f"width median {np.median(high - low):.5f}, mean {np.mean(high - low):.5f}, smallest "
-        f"upper end of a pair, median {np.median(pairs):.5f}; covered {held.mean():.3f}; "
-        f"CPU s per bound: mean {seconds.mean():.3f}, most {seconds.max():.3f}"
-    )
+def of_pairs(release, columns, levels):
+    """The smallest upper end of the three pairs of a cell."""
+    pairs = itertools.combinations(zip(columns, levels, strict=True), 2)
+    return min(bound(release, *zip(*pair, strict=True))[1] for pair in pairs)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("path", type=Path)
-    parser.add_argument("--budget", default="1")
-    parser.add_argument("--cells", type=int, default=150)
-    given = parser.parse_args()
-    names = COLUMNS["8"]
-    domain = json.loads(given.path.with_name("adult-domain.json").read_text())
-    schema = dps.Schema([dps.Category(name, list(range(domain[name]))) for name in names])
-    epsilon, *delta = map(float, given.budget.split(","))
-    budget = dps.ApproxDP(epsilon, *delta) if delta else dps.PureDP(epsilon)
-    plan = dps.plan(schema, {"pairs": dps.Marginals(names)}, budget=budget)
-    frame = pd.read_csv(given.path, usecols=names)[names]
-    release = dps.release(plan, frame, m=2_000, rng=1)
-    rng = np.random.default_rng(0)
-    every = list(cells_of(schema, frame))
+    given = parsed(__doc__, {"data": Path}, budget=1.0, cells=150)
+    table, rng = adult(given.data), np.random.default_rng(0)
+    asked = {"pairs": dps.Marginals(table.names)}
+    plan = dps.plan(table.schema, asked, budget=dps.PureDP(given.budget))
+    release = dps.release(plan, table.frame, m=2_000, rng=1)
+    every = list(cells_of(table))
     common = [cell for cell in every if cell[2] > COMMON]
-    print(f"{budget}; {len(every)} three-way cells, {len(common)} of them above {COMMON}")
+    print(f"{plan.budget}; {len(every)} three-way cells, {len(common)} of them above {COMMON}")
     for text, cells in (("all", every), (f"above {COMMON}", common)):
-        print(f"{given.cells} cells of {text}:", end=" ", flush=True)
-        chosen = rng.choice(len(cells), given.cells, replace=False)
-        of_cells(release, [cells[i] for i in chosen])
-    rows = frame.iloc[rng.integers(0, len(frame), WHOLE)].to_numpy()
-    shares = [(frame == row).all(axis=1).mean() for row in rows]
-    found = [timed(release, schema, row, true) for row, true in zip(rows, shares, strict=True)]
-    low, high, held, seconds = np.array(found, dtype=float).T
-    print(
-        f"{WHOLE} cells of all {len(names)} columns, {np.prod([c.bins for c in schema]):,} states: "
-        f"width median {np.median(high - low):.5f}; covered {held.mean():.3f}; "
-        f"CPU s per bound: mean {seconds.mean():.3f}, most {seconds.max():.3f}"
-    )
+        cells = [cells[i] for i in rng.choice(len(cells), given.cells, replace=False)]
+        high = of_cells(text, release, cells)
+        pairs = np.array([of_pairs(release, columns, levels) for columns, levels, _ in cells])
+        print(f"upper end below the pairs' {np.mean(high < pairs - 1e-9):.3f}", flush=True)
+    rows = table.rows[rng.integers(0, len(table.rows), WHOLE)]
+    shares = (table.rows == rows[:, None]).all(axis=2).mean(axis=1)
+    cells = [(tuple(table.schema), *at) for at in zip(rows, shares, strict=True)]
+    of_cells("all eight columns", release, cells)
 
 
 if __name__ == "__main__":

@@ -16,16 +16,10 @@ import pandas as pd
 
 import dpstats as dps
 
-COLUMNS = {
-    "8": [
-        "workclass", "education-num", "marital-status", "occupation",
-        "relationship", "race", "sex", "income>50K",
-    ],
-    "other": [
-        "age", "workclass", "marital-status", "occupation", "race", "sex", "native-country",
-        "income>50K",
-    ],
-}  # fmt: skip
+ADULT = ["workclass", "education-num", "marital-status", "occupation", "relationship", "race",
+         "sex", "income>50K"]  # fmt: skip
+OTHER = ["age", "workclass", "marital-status", "occupation", "race", "sex", "native-country",
+         "income>50K"]  # fmt: skip
 MA_CATEGORIES = [
     "PUMA", "SEX", "MSP", "HISP", "RAC1P", "HOUSING_TYPE", "OWN_RENT", "INDP_CAT", "EDU",
     "PINCP_DECILE", "DVET", "DREM", "DPHY", "DEYE", "DEAR", "NOC", "NPF",
@@ -56,6 +50,9 @@ class Codes:
     def frame(self):
         return pd.DataFrame(self.rows, columns=self.names)
 
+    def of(self, rows):
+        return Codes(self.names, self.levels, self.rows[rows])
+
 
 def ma20(data):
     table = pd.read_csv(data / "ma2019.csv", dtype=str, keep_default_na=False)
@@ -70,18 +67,13 @@ def ma20(data):
 
 def ma30k(data):
     table = ma20(data)
-    chosen = np.random.default_rng(1).integers(len(table.rows), size=30_000)
-    return Codes(table.names, table.levels, table.rows[chosen])
+    return table.of(np.random.default_rng(1).integers(len(table.rows), size=30_000))
 
 
-def adult(columns):
-    def read(data):
-        domain = json.loads((data / "adult-domain.json").read_text())
-        names = COLUMNS.get(columns) or list(domain)
-        rows = pd.read_csv(data / "adult.csv", usecols=names)[names].to_numpy()
-        return Codes(names, [domain[name] for name in names], rows)
-
-    return read
+def adult(data, names=ADULT):
+    domain = json.loads((data / "adult-domain.json").read_text())
+    rows = pd.read_csv(data / "adult.csv", usecols=names)[names].to_numpy()
+    return Codes(names, [domain[name] for name in names], rows)
 
 
 def loans(data):
@@ -105,50 +97,22 @@ def loans(data):
     return Codes(names, levels, np.stack(codes, 1))
 
 
-def factors(n, p, q, levels):
-    """n rows of p columns of equally likely levels, which depend on q normal factors."""
-
-    def make(_):
-        rng = np.random.default_rng(1)
-        factor, loading = rng.normal(size=(n, q)), 0.7 * rng.normal(size=(q, p))
-        sizes = rng.integers(*levels, size=p)
-        latent = factor @ loading + rng.normal(size=(n, p))
-        return from_columns([
-            np.searchsorted(np.quantile(x, np.linspace(0, 1, k + 1)[1:-1]), x)
-            for x, k in zip(latent.T, sizes, strict=True)
-        ], sizes)  # fmt: skip
-
-    return make
+def made(codes, levels):
+    return Codes(
+        [f"c{j:02d}" for j in range(len(codes))], list(map(int, levels)), np.stack(codes, 1)
+    )
 
 
-def from_columns(codes, levels):
-    names = [f"c{j:02d}" for j in range(len(codes))]
-    return Codes(names, [int(k) for k in levels], np.stack(codes, 1))
-
-
-def impossible(_, n=10_000, p=8, k=11):
-    """Levels on a circle: two columns differ by one step at most, so 8 of 11 pairs never occur."""
-    rng = np.random.default_rng(2)
-    place = rng.choice(k, n, p=rng.dirichlet(np.full(k, 5.0)))
-    codes = [rng.permutation(k)[(place + rng.integers(2, size=n)) % k] for _ in range(p)]
-    return from_columns(codes, [k] * p)
-
-
-def determined(_, n=10_000, k=20):
-    """A column of five regions that follows from one of 20 towns, and four that depend on it."""
-    rng = np.random.default_rng(3)
-    town = rng.choice(k, n, p=rng.dirichlet(np.ones(k)))
-    others = [dependent(rng, town, k, size) for size in (6, 5, 4, 3)]
-    return from_columns([town, town % 5, *others], [k, 5, 6, 5, 4, 3])
-
-
-def many_levels(_, n=20_000, k=1_000):
-    """A column of 1,000 levels, few of them common, and five that depend on it."""
-    rng = np.random.default_rng(4)
-    share = 1 / np.arange(1, k + 1)
-    code = rng.choice(k, n, p=share / share.sum())
-    sizes = (6, 5, 4, 3, 2)
-    return from_columns([code, *(dependent(rng, code, k, size) for size in sizes)], [k, *sizes])
+def wide(_, n=20_000, p=60, q=6):
+    """Columns of two to eight equally likely levels, which depend on q normal factors."""
+    rng = np.random.default_rng(1)
+    factor, loading = rng.normal(size=(n, q)), 0.7 * rng.normal(size=(q, p))
+    sizes = rng.integers(2, 9, size=p)
+    latent = factor @ loading + rng.normal(size=(n, p))
+    return made([
+        np.searchsorted(np.quantile(x, np.linspace(0, 1, k + 1)[1:-1]), x)
+        for x, k in zip(latent.T, sizes, strict=True)
+    ], sizes)  # fmt: skip
 
 
 def chain(_, n=10_000):
@@ -158,26 +122,7 @@ def chain(_, n=10_000):
     codes = [rng.choice(16, n, p=rng.dirichlet(np.ones(16)))]
     for size, k in itertools.pairwise(levels):
         codes.append(rng.permutation(np.arange(size) % k)[codes[-1]])
-    return from_columns(codes, levels)
-
-
-def near_empty(_, n=10_000, p=8, k=12):
-    """Two common levels and ten with a few rows each, which mostly come together."""
-    rng = np.random.default_rng(6)
-    common = rng.random(n) < 0.4
-    codes = [(common ^ (rng.random(n) < 0.2)).astype(int) for _ in range(p)]
-    rare = rng.choice(n, 30, replace=False)
-    level = rng.integers(2, k, size=30)
-    for code in codes:
-        kept = rng.random(30) < 0.8
-        code[rare[kept]] = level[kept]
-    return from_columns(codes, [k] * p)
-
-
-def dependent(rng, code, k, size):
-    """A column whose distribution depends on the level of another."""
-    ends = rng.dirichlet(np.full(size, 0.7), k).cumsum(1)
-    return np.minimum((rng.random(len(code))[:, None] > ends[code]).sum(1), size - 1)
+    return made(codes, levels)
 
 
 @dataclass(frozen=True)
@@ -188,26 +133,18 @@ class Source:
     sizes: tuple[float, ...]
     delta: float | None = 1e-9
 
-    def measure(self, table, size):
+    def plan(self, table, size):
         budget = dps.ZCDP(size) if self.delta is None else dps.ApproxDP(size, self.delta)
         asked = {"pairs": dps.Marginals(table.names)}
-        plan = dps.plan(table.schema, asked, budget=budget, unit="add_remove")
-        return dps.measure(plan, table.frame)
+        return dps.plan(table.schema, asked, budget=budget, unit="add_remove")
 
 
-RHO = (0.01, 0.1, 1, 10, 100, 1000)
 SOURCES = {
     "ma20": Source(ma20, (0.1, 1, 10, 100, 1e4), 1e-5),
     "ma30k": Source(ma30k, (1, 3, 10, 100), 1e-5),
-    "adult": Source(adult("8"), (1, 10)),
-    "adult8": Source(adult("other"), (1,)),
-    "adult14": Source(adult("14"), (1,)),
-    "wide": Source(factors(20_000, 60, 6, (2, 9)), (1,)),
+    "adult": Source(adult, (1, 10)),
+    "adult8": Source(lambda data: adult(data, OTHER), (1,)),
+    "wide": Source(wide, (1,)),
     "loans": Source(loans, (1, 3, 10)),
-    "hundred": Source(factors(100_000, 100, 10, (10, 11)), (1,)),
-    "impossible": Source(impossible, RHO, None),
-    "determined": Source(determined, RHO, None),
-    "levels": Source(many_levels, RHO, None),
-    "chain": Source(chain, RHO, None),
-    "near-empty": Source(near_empty, RHO, None),
+    "chain": Source(chain, (0.01, 0.1, 1, 10, 100, 1000), None),
 }

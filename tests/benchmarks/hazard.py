@@ -1,20 +1,15 @@
-"""Hazard ratios: width against the non-private one, the effect of binning time, and cost.
+"""Hazard ratios: width against the non-private one, and the effect of binning time.
 
-    python tests/benchmarks/hazard.py width [--runs 20]
-    python tests/benchmarks/hazard.py binning [--runs 40]
-    python tests/benchmarks/hazard.py cost
+    python tests/benchmarks/hazard.py width|binning [--runs 20]
 
-"width": log hazard ratio of a binary treatment, 20 bins of time, the whole budget (1, 1e-6), half
-of the rows censored. "binning": the grouped estimate without privacy less exact Cox regression of
-the continuous times (statsmodels, Efron), in standard errors of the latter; also with all censored
-rows of a bin at risk. "cost": CPU seconds of `infer` and `summary` with 20 bins and 12 patterns.
+The tables of docs/explanation/regression/hazard-regression.md. "width": a binary treatment, half of
+the rows censored. "binning": the grouped estimate without privacy less exact Cox regression of the
+continuous times (statsmodels, Efron), in standard errors of the latter.
 """
-
-import argparse
 
 import numpy as np
 import pandas as pd
-from measuring import Gaussian, markdown, timed
+from measuring import Gaussian, markdown, parsed
 from statsmodels.duration.hazard_regression import PHReg
 
 import dpstats as dps
@@ -25,7 +20,6 @@ RATIO = -0.5
 
 
 def silent(scale, size):
-    """No noise."""
     return np.zeros(size, dtype=np.int64)
 
 
@@ -57,10 +51,8 @@ def width(runs):
             ends = np.asarray(fitted(rows, 20, Gaussian(run)).conf_int())[0]
             ours.append(ends[1] - ends[0])
             plain.append(2 * 1.959964 * fitted(rows, 20, silent).sampling_variance[0] ** 0.5)
-        lines.append([
-            f"{rows['event'].sum():,}", f"{np.median(ours):.3f}", f"{np.median(plain):.3f}",
-            f"{np.median(ours) / np.median(plain):.2f}",
-        ])  # fmt: skip
+        widths = np.median(ours), np.median(plain)
+        lines.append([events, *widths, widths[0] / widths[1]])
     print(markdown(["events", "median width", "without privacy", "ratio"], lines))
 
 
@@ -79,37 +71,11 @@ def binning(runs):
                         found.setdefault((bins, ties), []).append(estimate - cox.params[0])
             error = np.mean(exact, axis=0)[1]
             shown = [f"{np.mean(d) / error:+.3f} ({np.std(d) / error:.3f})" for d in found.values()]
-            lines.append([f"{n:,}", f"{censored:.0%}", f"{error:.4f}", *shown])
+            lines.append([n, censored, error, *shown])
     heads = [f"{bins} bins, {ties}" for bins, ties in found]
     print(markdown(["n", "censored", "s.e. of Cox", *heads], lines))
 
 
-def cost():
-    rng = np.random.default_rng(0)
-    rows = drawn(4_000, 0.5, rng).assign(g=rng.choice(list("abcdef"), 4_000))
-    edges = list(np.linspace(0, 2, 21)[1:-1].round(6))
-    schema = dps.Schema([
-        dps.Number("time", 0, 2, points=2_001, edges=edges, missing=0),
-        *(dps.Boolean(name) for name in ("event", "arm")), dps.Category("g", list("abcdef")),
-    ])  # fmt: skip
-    lines = []
-    for budget in (dps.PureDP(1), TIGHT):
-        for unit in ("replace", "add_remove"):
-            asked = {"it": dps.Hazard("time, event ~ arm + C(g)")}
-            plan = dps.plan(schema, asked, budget=budget, unit=unit)
-            dps.release(plan, rows, m=100, rng=0).infer("it").summary()  # imports
-            releases = iter([dps.release(plan, rows, m=100, rng=0) for _ in range(3)])
-            _, _, seconds = timed(lambda left=releases: next(left).infer("it").summary(), 3)
-            lines.append([str(budget).split(" (")[0], unit, f"{seconds:.2f}"])
-    print(markdown(["budget", "unit", "CPU s"], lines))
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["width", "binning", "cost"])
-    parser.add_argument("--runs", type=int, default=20)
-    given = parser.parse_args()
-    if given.what == "cost":
-        cost()
-    else:
-        {"width": width, "binning": binning}[given.what](given.runs)
+    given = parsed(__doc__, {"what": ("width", "binning")}, runs=20)
+    {"width": width, "binning": binning}[given.what](given.runs)

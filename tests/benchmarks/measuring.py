@@ -1,10 +1,13 @@
-"""What benchmarks share: seeded noise, CPU seconds, Markdown tables, figures of equal bytes.
+"""What benchmarks share: command lines, seeded noise, processes, CPU seconds, tables and figures.
 
-The simulations of tests/statistical use the first part too.
+The simulations of tests/statistical use the seeded noise too.
 """
 
+import argparse
+import json
 import resource
-import time
+import subprocess
+import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,6 +18,32 @@ from dpstats.inference.simulation import draw_from
 from dpstats.measured.answers import answer
 from dpstats.measured.measurements import Measurements
 from dpstats.privacy.gaussian import DiscreteGaussian
+
+
+def parsed(doc, places=None, **options):
+    """The command line of a script: places by name and options by their defaults, with their types.
+
+    A tuple lists what may be chosen, an option's default first; a list is of several values; a
+    type has no default; False is a flag.
+    """
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, default in [*(places or {}).items(), *((f"--{o}", d) for o, d in options.items())]:
+        if default is False:
+            parser.add_argument(name, action="store_true")
+            continue
+        several = isinstance(default, list)
+        one = default[0] if isinstance(default, list | tuple) else default
+        about = {"type": one if isinstance(one, type) else type(one)}
+        if isinstance(default, tuple):
+            about["choices"] = default
+        if several:
+            about["nargs"] = "*"
+        if name.startswith("--"):
+            about["default"] = None if isinstance(one, type) else default if several else one
+        parser.add_argument(name, **about)
+    return parser.parse_args()
 
 
 class Gaussian:
@@ -39,7 +68,6 @@ class Laplace(Gaussian):
 
 
 def noise_of(budget):
-    """The class of the noise of a budget."""
     return Laplace if budget.noise == "laplace" else Gaussian
 
 
@@ -87,6 +115,22 @@ def fresh(plan, n, draw, runs, seed):
         )  # fmt: skip
 
 
+def apart(script, *given, limit=None):
+    """What a script prints last, as JSON, in a process of its own; None if it fails at a limit.
+
+    The limit is in CPU seconds.
+    """
+    bounded = limit and (lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)))
+    done = subprocess.run([sys.executable, script, *map(str, given)], stdout=subprocess.PIPE,
+                          text=True, check=not limit, preexec_fn=bounded)  # fmt: skip
+    return None if done.returncode else json.loads(done.stdout.splitlines()[-1])
+
+
+def peak():
+    """The most memory that this process has had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def cpu_seconds():
     """CPU time of this process and of the children that have ended, such as those of PuLP."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -94,18 +138,20 @@ def cpu_seconds():
 
 
 def timed(work, repeats=1):
-    """What `work` returns, and its median wall and CPU seconds."""
+    """What `work` returns, and its median CPU seconds."""
     taken = []
     for _ in range(repeats):
-        start = time.perf_counter(), cpu_seconds()
+        start = cpu_seconds()
         result = work()
-        taken.append((time.perf_counter() - start[0], cpu_seconds() - start[1]))
-    return result, *np.median(taken, axis=0)
+        taken.append(cpu_seconds() - start)
+    return result, np.median(taken)
 
 
 def markdown(head, lines):
-    """A table as text, with a header and a list of cells per line."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *lines])
+    """A table as text, with a header and a list of cells per line; three digits of a number."""
+    every = [head, ["---"] * len(head), *lines]
+    shown = [[f"{x:.3g}" if isinstance(x, float) else str(x) for x in line] for line in every]
+    return "\n".join(f"| {' | '.join(line)} |" for line in shown)
 
 
 @contextmanager

@@ -2,28 +2,23 @@
 
     python tests/benchmarks/overlapping_tables.py [--quick] [--only tables mixed]
 
-Prints, for the columns of Adult at zCDP rho .014973 and at epsilon 1: the root mean squared error
-of a published cell and the largest standard deviation of one, in counts, as the plan's own answers
-have them, and the CPU seconds of planning (the longest of the four). Under "cells" with rho the
-optimum is beside it: adding or removing a row in closed form (ResidualPlanner; Xiao, He, Zhang &
-Kifer 2023), replacing one the dual value of the same convex program, which no plan can pass. All
-469 tables of one to three columns have 21 million cells: they are planned, their errors follow by
-formula. `--quick` leaves the fourteen columns out.
+The tables of docs/explanation/inference/overlapping-tables.md. The optimum for "cells" with rho is
+that of ResidualPlanner (Xiao, He, Zhang & Kifer 2023) where rows are added or removed, else the
+dual value of the same convex program. All 469 tables of one to three columns have 21 million cells:
+they are planned, and their errors follow by formula. `--quick` leaves the fourteen columns out.
 
-"mixed": the pairs of eight columns beside conditions, a covariance or a regression, replacing a
-row. A plan divides the budget between tables and the rest by its `allocation`. Searched is the
-share of the tables that makes the sum of all noise variances least, in natural units, a function
-of a block of d weighted by d^-1/2 ("balanced") or by one ("cells"); what only calibrates intervals
-does not count. Printed are the plan's share and the best one, the sum over its least value, and the
-standard deviations of both parts over those at the best share.
+"mixed" searches the share of the tables that makes the sum of all noise variances least, beside
+other blocks; what only calibrates intervals does not count. Printed are the plan's share and the
+best one, the sum over its least value, and the standard deviations of both parts over the best.
 """
 
-import argparse
+import itertools
 import time
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+from measuring import markdown, parsed
 from scipy import optimize
 
 import dpstats as dps
@@ -35,8 +30,8 @@ from dpstats.planning.table_split import TableSplit
 
 EIGHT = (9, 16, 7, 15, 6, 5, 2, 2)
 FOURTEEN = (85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2)
-RHO = 0.014973
-ROWS = 48_842
+RHO, ROWS = 0.014973, 48_842
+BUDGETS = {"rho": dps.ZCDP(RHO), "epsilon": dps.PureDP(1)}
 WEIGHTS = ("equal", "balanced", "cells", "max")
 NUMBERS = ["x0", "x1", "x2", "x3", "y"]
 OTHERS = {
@@ -48,23 +43,19 @@ OTHERS = {
 }
 
 
-def schema_of(levels):
-    """Categories c0, c1, .. with so many levels."""
-    return dps.Schema([dps.Category(f"c{i}", list(range(n))) for i, n in enumerate(levels)])
+def schema_of(levels, *more):
+    """Categories c0, c1, .. with so many levels, and more columns."""
+    columns = [dps.Category(f"c{i}", list(range(n))) for i, n in enumerate(levels)]
+    return dps.Schema([*columns, *more])
 
 
-def planned(levels, unit, budget, weights):
-    """(rms, largest sd) of the cells of all pairs in counts, and CPU seconds of planning."""
-    schema = schema_of(levels)
+def planned(schema, degrees, unit, budget, weights):
+    """A plan of tables of some degrees, and CPU seconds of planning."""
+    asked = {str(degree): dps.Marginals(schema.names, degree=degree) for degree in degrees}
     start = time.process_time()
-    plan = dps.plan(
-        schema, {"pairs": dps.Marginals(schema.names)}, budget=budget, unit=unit, weights=weights,
-        n=ROWS if unit == "replace" else None,
-    )  # fmt: skip
-    seconds = time.process_time() - start
-    answers = answers_of(plan.strategy, plan.published)
-    table = np.array([law.variance for law in answers.law_table])[answers.law_of]
-    return np.sqrt(table.mean()), np.sqrt(table.max()), seconds
+    plan = dps.plan(schema, asked, budget=budget, unit=unit, weights=weights,
+                    n=ROWS if unit == "replace" else None)  # fmt: skip
+    return plan, time.process_time() - start
 
 
 def answers_of(strategy, published):
@@ -72,6 +63,25 @@ def answers_of(strategy, published):
     size = sum(block.block.size for block in strategy.blocks)
     measured = Measurements(strategy, np.zeros(size), np.zeros(size), not_private=True)
     return answer(measured, published)
+
+
+def by_answers(plan):
+    """(rms, largest sd) of the cells in counts."""
+    answers = answers_of(plan.strategy, plan.published)
+    variances = np.array([law.variance for law in answers.law_table])[answers.law_of]
+    return np.sqrt(variances.mean()), np.sqrt(variances.max())
+
+
+def by_formula(split, weights):
+    """The same at `RHO`, without listing the cells."""
+    if weights == "equal":
+        shares = np.full(split.seen.shape[1], 1 / split.seen.shape[1])
+        own = 1 / (split.seen @ shares)  # in tables of share e at rho = 1, replacing a row
+        variances = own * (1.0 if split.unit == "replace" else 0.5)
+    else:
+        variances = split.shrinkage / (2 * split.precisions)
+    found = split.spread @ variances / RHO
+    return np.sqrt(found.sum() / split.cells.sum()), np.sqrt(np.max(found / split.cells))
 
 
 def optimum(split):
@@ -95,24 +105,35 @@ def optimum(split):
     return np.sqrt(best / RHO / split.cells.sum())
 
 
-def by_formula(split, weights):
-    """(rms, largest sd) of the cells at `RHO`."""
-    if weights == "equal":
-        shares = np.full(split.seen.shape[1], 1 / split.seen.shape[1])
-        own = 1 / (split.seen @ shares)  # in tables of share e at rho = 1, replacing a row
-        variances = own * (1.0 if split.unit == "replace" else 0.5)
-    else:
-        variances = split.shrinkage / (2 * split.precisions)
-    found = split.spread @ variances / RHO
-    return np.sqrt(found.sum() / split.cells.sum()), np.sqrt(np.max(found / split.cells))
+def tables(quick):
+    lines, whole = [], "14 columns, up to 3"
+    for (name, levels, degrees), unit, (kind, budget) in itertools.product(
+        (("8 columns, pairs", EIGHT, [2]), ("14 columns, pairs", FOURTEEN, [2]),
+         (whole, FOURTEEN, [1, 2, 3]))[: 1 if quick else 3],
+        ("add_remove", "replace"), BUDGETS.items(),
+    ):  # fmt: skip
+        if name == whole and kind == "epsilon":
+            continue
+        schema, cells, spent = schema_of(levels), [], []
+        every = [t for d in degrees for t in tables_of_degree(schema, schema.names, d)]
+        for weights in WEIGHTS:
+            plan, seconds = planned(schema, degrees, unit, budget, weights)
+            assert len(plan.published.blocks) == len(every)
+            found = (by_formula(TableSplit(every, unit, weights), weights) if name == whole
+                     else by_answers(plan))  # fmt: skip
+            cells.append(f"{found[0]:.2f}; {found[1]:.1f}")
+            spent.append(seconds)
+        best = f"{optimum(TableSplit(every, unit, 'cells')):.2f}" if kind == "rho" else ""
+        lines.append([name, unit, kind, *cells, best, max(spent)])
+    print(markdown(["tables", "neighbours", "noise", *WEIGHTS, "optimum", "CPU s"], lines))
 
 
-def beside_others(name, more, budget, allocation, weights):
-    """Print how near the share of the tables is to the best one."""
+def beside_others(more, budget, allocation, weights):
+    """How near the share of the tables is to the best one."""
     numbers = [dps.Number(x, -1, 1, points=65, missing=0) for x in NUMBERS]
-    pairs = dps.Marginals([c.name for c in schema_of(EIGHT)])
-    plan = dps.plan(dps.Schema([*schema_of(EIGHT), *numbers]), {"pairs": pairs, **more},
-                    budget=budget, n=ROWS, allocation=allocation, weights=weights)  # fmt: skip
+    asked = {"pairs": dps.Marginals(schema_of(EIGHT).names), **more}
+    plan = dps.plan(schema_of(EIGHT, *numbers), asked, budget=budget, n=ROWS,
+                    allocation=allocation, weights=weights)  # fmt: skip
     strategy = plan.strategy
     of_tables = [isinstance(one.block, Table | Residual) for one in strategy.blocks]
     costs = [one.block.cost(budget, strategy.neighbours, one.multiplier) for one in strategy.blocks]
@@ -138,71 +159,24 @@ def beside_others(name, more, budget, allocation, weights):
         lambda share: parts(share).sum(), bounds=(0.02, 0.98), method="bounded"
     )
     now = parts(own)
-    sd = np.sqrt(now / parts(best.x))
-    print(f"{name:<22}{'rho' if budget.noise == 'gaussian' else 'epsilon':<9}{allocation:<9}"
-          f"{weights:<10}{own:>8.3f}{best.x:>8.3f}{now.sum() / best.fun:>9.3f}"
-          f"{sd[0]:>9.2f}{sd[1]:>9.2f}", flush=True)  # fmt: skip
+    return [own, best.x, now.sum() / best.fun, *np.sqrt(now / parts(best.x))]
 
 
 def mixed():
-    """Print the table of plans with other blocks."""
-    print(f"{'pairs of 8 and':<22}{'budget':<9}{'plan':<19}{'share':>8}{'best':>8}{'sum':>9}"
-          f"{'tables':>9}{'rest':>9}")  # fmt: skip
-    for name, more in OTHERS.items():
-        for budget in (dps.ZCDP(RHO), dps.PureDP(1)):
-            beside_others(name, more, budget, "equal", "balanced")
-            beside_others(name, more, budget, "optimal", "balanced")
-            beside_others(name, more, budget, "optimal", "cells")
-
-
-def tables(quick):
-    """Print the table of tables alone."""
-    print(f"{'tables':<22}{'neighbours':<12}{'budget':<9}"
-          + "".join(f"{w:>20}" for w in WEIGHTS) + f"{'optimum':>9}{'planning':>10}")  # fmt: skip
-    for name, levels in (("8 columns, pairs", EIGHT), ("14 columns, pairs", FOURTEEN)):
-        for unit in ("add_remove", "replace"):
-            pairs = tables_of_degree(schema_of(levels), schema_of(levels).names, 2)
-            best = optimum(TableSplit(pairs, unit, "cells"))
-            for budget in (dps.ZCDP(RHO), dps.PureDP(1)):
-                found = [planned(levels, unit, budget, w) for w in WEIGHTS]
-                row(name, unit, budget, found, best if budget.noise == "gaussian" else None)
-        if quick:
-            return
-    schema, degrees = schema_of(FOURTEEN), (1, 2, 3)
-    every = [t for d in degrees for t in tables_of_degree(schema, schema.names, d)]
-    asked = {str(degree): dps.Marginals(schema.names, degree=degree) for degree in degrees}
-    for unit in ("add_remove", "replace"):
-        found = []
-        for weights in WEIGHTS:
-            start = time.process_time()
-            plan = dps.plan(schema, asked, budget=dps.ZCDP(RHO), unit=unit, weights=weights,
-                            n=ROWS if unit == "replace" else None)  # fmt: skip
-            seconds = time.process_time() - start
-            assert len(plan.published.blocks) == len(every)
-            found.append((*by_formula(TableSplit(every, unit, weights), weights), seconds))
-        best = optimum(TableSplit(every, unit, "cells"))
-        row("14 columns, up to 3", unit, dps.ZCDP(RHO), found, best)
-
-
-def main():
-    """Print the tables."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", nargs="+", choices=["tables", "mixed"])
-    given = parser.parse_args()
-    if given.only is None or "tables" in given.only:
-        tables(given.quick)
-    if given.only is None or "mixed" in given.only:
-        mixed()
-
-
-def row(name, unit, budget, found, best):
-    """Print one line."""
-    texts = "".join(f"{f'{rms:.2f}; {worst:.1f}':>20}" for rms, worst, _ in found)
-    print(f"{name:<22}{unit:<12}{'rho' if budget.noise == 'gaussian' else 'epsilon':<9}{texts}"
-          f"{'' if best is None else f'{best:.2f}':>9}"
-          f"{max(s for *_, s in found):>8.2f} s", flush=True)  # fmt: skip
+    ways = (("equal", "balanced"), ("optimal", "balanced"), ("optimal", "cells"))
+    lines = [
+        [name, kind, *way, *beside_others(more, budget, *way)]
+        for (name, more), (kind, budget), way in itertools.product(
+            OTHERS.items(), BUDGETS.items(), ways
+        )
+    ]
+    head = ["pairs of 8 and", "noise", "allocation", "weights", "share", "best", "sum", "tables"]
+    print(markdown([*head, "rest"], lines))
 
 
 if __name__ == "__main__":
-    main()
+    given = parsed(__doc__, quick=False, only=["tables", "mixed"])
+    if "tables" in given.only:
+        tables(given.quick)
+    if "mixed" in given.only:
+        mixed()

@@ -27,9 +27,6 @@ COUNTED = 2**20  # rows of which the cost of the pass is measured
 LEVEL = 0.05  # of promises that are to hold
 
 
-# --- the setting ---------------------------------------------------------------------------------
-
-
 @cache
 def schema(p):
     return dps.Schema([dps.Boolean(f"x{j}") for j in range(1, p + 1)])
@@ -72,9 +69,6 @@ def promised(reference, p, n):
 
 def references(p):
     return ("uniform", "histogram", "Bernstein")[: 3 if p <= MAX_COLUMNS else 2]
-
-
-# --- private rows and what is measured of them -------------------------------------------------
 
 
 def lattice(p, n):
@@ -129,9 +123,6 @@ def refused(p):
     return None
 
 
-# --- from noisy means and candidates to a density ------------------------------------------------
-
-
 def printed(p, points, means, sigma):
     """The program of Algorithm 1, step 3, on all candidates through PuLP, as the paper solves it.
 
@@ -172,9 +163,6 @@ WAYS = {
 }
 
 
-# --- runs ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Run:
     """CPU seconds, and the largest errors over F of the density and of the synthetic rows."""
@@ -200,7 +188,7 @@ def run(reference, way, p, seed, m=None):
         values, density = WAYS[way](p, points, answers, sigma)
         return values, density, draw_counts(density, k, "iid", values, rng)
 
-    (values, density, counts), _, seconds = timed(work)
+    (values, density, counts), seconds = timed(work)
     errors = (np.abs(values.average(w) - means).max() for w in (density, counts / k))
     return Run(seconds, *errors)
 
@@ -213,7 +201,7 @@ def released(p, n, epsilon, seed):
     asked = {"marginals": dps.Marginals(schema(p).names, DEGREE, "monomials")}
     plan = dps.plan(schema(p), asked, budget=dps.PureDP(epsilon), n=n)
     measured = dps.measure(plan, schema(p).to_frame(rows))
-    release, _, seconds = timed(lambda: dps.synthesize(measured, rng=seed))
+    release, seconds = timed(lambda: dps.synthesize(measured, rng=seed))
     exact = np.concatenate(family(p).sums(rows)) / n
     values = family(p).evaluate(release.candidates)
     errors = (
@@ -226,5 +214,5 @@ def pass_seconds(p, n):
     """CPU seconds to count n rows in the 2^p cells, from the cost of a row."""
     cells = np.random.default_rng(0).integers(2**p, size=COUNTED)
     rows = schema(p).draw_inside(cells, np.random.default_rng(0))
-    _, _, seconds = timed(lambda: Table(tuple(schema(p))).sums(rows), 3)
+    _, seconds = timed(lambda: Table(tuple(schema(p))).sums(rows), 3)
     return seconds * n / COUNTED

@@ -3,41 +3,34 @@
     python tests/benchmarks/paper_simulation.py [--figure docs/figures/paper-simulation.svg]
     python tests/benchmarks/paper_simulation.py --quick
 
-X is uniform on {0,1}^p, F the monomials to degree 2, eps = .2, delta = .5, gamma = .25; n, k and m
-are the printed lower bounds (`dps.theory`, printed=True), and every mean gets Laplace noise of
-scale delta / log(|F|/gamma), as Algorithm 1 has it. Only the lattice of the Bernstein density has n
-and k of the corrected theorem, since at the printed n it holds noise only; its rows are uniform on
-[0,1]^p, and x_j > 1/2 is what the Boolean column says.
-
-Times are of this process and of its children, so that those of CBC count, from the counts of the
-private rows to k synthetic rows: noise, candidates, density, rows. The pass over the private rows
-is listed by itself. Rows need not be kept: their counts in the 2^p cells are multinomial. Nothing
-is extrapolated except that pass, which is n times the cost of a row.
+The setting is that of docs/explanation/paper/simulation.md. Times are of this process and of its
+children, so that those of CBC count, from the counts of the private rows to k synthetic rows. Rows
+need not be kept: their counts in the 2^p cells are multinomial. Nothing is extrapolated except the
+pass over the private rows, which is n times the cost of a row.
 """
 
-import argparse
 import os
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-from measuring import cpu_seconds, markdown, sized, svg
-from paper_methods import (
-    COUNTED,
-    DELTA,
-    EPSILON,
-    WAYS,
-    functions,
-    pass_seconds,
-    promised,
-    references,
-    refused,
-    released,
-    run,
-    sizes,
-    theorem,
-)
+import paper_methods as methods
+from measuring import cpu_seconds, markdown, parsed, sized, svg
+from paper_methods import DELTA, EPSILON, WAYS, run, sizes, theorem
+
+EVERY = ("uniform", "histogram", "Bernstein")
+MERGED = ("PuLP, merged", "HiGHS, merged", "columns", "entropy")
+TABLES = (  # title, part of the runs, references, ways
+    ("CPU seconds, the program as printed", "seconds", EVERY, ("PuLP",)),
+    ("CPU milliseconds, equal candidates merged", "milliseconds", EVERY[:2], MERGED),
+    ("largest error of the rows, as printed", "rows", EVERY, ("PuLP",)),
+    ("largest error of the rows, this library", "rows", EVERY[:2], ("columns", "entropy")),
+    ("largest error of a release by default", "rows", EVERY[:2], ("release",)),
+    ("largest error of the density, as printed", "density", EVERY, ("PuLP",)),
+    ("largest error of the density, this library", "density", EVERY[:2],
+     ("columns", "entropy", "release")),
+)  # fmt: skip
 
 
 def repeated(one, runs, seconds):
@@ -71,30 +64,32 @@ def brief(value):
 
 def spread(values):
     """Median and quartiles; one run by itself."""
+    if not values:
+        return ""
     low, middle, high = map(brief, np.quantile(values, [0.25, 0.5, 0.75]))
     return f"{middle} ({low}-{high})" if len(values) > 1 else f"{middle} (one run)"
 
 
-def simulate(largest, runs, seconds, say):
+def simulate(largest, runs, seconds):
     """Runs by p, reference and way; a way that took too long ends at that p."""
     found, ended = {}, set()
     for p in range(3, largest + 1):
-        for at in [(reference, way) for reference in references(p) for way in WAYS]:
+        for at in [(reference, way) for reference in methods.references(p) for way in WAYS]:
             if at in ended:
                 continue
-            found[p, *at] = repeated(lambda seed, at=(*at, p): run(*at, seed), runs, seconds)
-            if len(found[p, *at]) < runs:
-                say(f"{', '.join(at)}: {len(found[p, *at])} of {runs} runs at p = {p}")
-            longest = max(r.seconds for r in found[p, *at])
+            done = repeated(lambda seed, at=(*at, p): run(*at, seed), runs, seconds)
+            found[p, *at] = done
+            longest = max(r.seconds for r in done)
+            if longest > seconds or len(done) < runs:
+                print(f"{', '.join(at)}: {len(done)} of {runs} runs at p = {p}, {longest:.0f} s")
             if longest > seconds:
                 ended.add(at)
-                say(f"{', '.join(at)}: {longest:.0f} s at p = {p}, none beyond")
         for reference, epsilon in (("uniform", EPSILON), ("histogram", 2 * EPSILON)):
             n = sizes(reference, p)[0]
-            if n <= COUNTED:
+            if n <= methods.COUNTED:
                 about = (p, n, epsilon)
                 found[p, reference, "release"] = repeated(
-                    lambda seed, about=about: released(*about, seed), runs, seconds
+                    lambda seed, about=about: methods.released(*about, seed), runs, seconds
                 )
     return found
 
@@ -104,81 +99,42 @@ def size_table(largest):
     lines = []
     for p in range(3, largest + 1):
         _, k, _, sigma = sizes("uniform", p)
-        uniform, histogram, bernstein = (
-            sizes(reference, p)[::2] for reference in ("uniform", "histogram", "Bernstein")
-        )
+        uniform, histogram, bernstein = (sizes(reference, p)[::2] for reference in EVERY)
         corrected = theorem("histogram", p, False).sizes(DELTA).n
         numbers = (*uniform, *histogram, corrected, *bernstein)
-        about = [f"{p}", f"{functions(p)}", f"{k}", f"{sigma:.3f}"]
+        about = [p, methods.functions(p), k, f"{sigma:.3f}"]
         lines.append([*about, *(f"{size:,}" for size in numbers)])
     return markdown([*head, "Bernstein n", "m"], lines)
 
 
-def by_p(found, cells):
-    """A table with a line per p: header to what stands in a cell, given p."""
+def by_p(found, part, references, ways):
+    """A table with a line per p: the spread of a part of the runs of each reference and way."""
     every = sorted({p for p, *_ in found})
-    return markdown(["p", *cells], [[f"{p}", *(cell(p) for cell in cells.values())] for p in every])
+    at = [(reference, way) for way in ways for reference in references]
+    lines = [
+        [p, *(spread([getattr(r, part) for r in found.get((p, *one), ())]) for one in at)]
+        for p in every
+    ]
+    return markdown(["p", *map(", ".join, at)], lines)
 
 
-def column(found, part, reference, way):
-    """The cells of one reference and way: the spread of a part of the runs."""
-
-    def cell(p):
-        done = found.get((p, reference, way))
-        return spread([getattr(r, part) for r in done]) if done else ""
-
-    return cell
-
-
-def tables(found, passes):
-    """All tables over p, by title."""
-    every = ("uniform", "histogram", "Bernstein")
-
-    def columns(part, references, *ways):
-        return {
-            f"{reference}, {way}": column(found, part, reference, way)
-            for way in ways
-            for reference in references
-        }
-
-    def ratio(p):
-        if (p, "uniform", "PuLP") not in found:
-            return ""
-        slow, fast = (
-            np.median([r.seconds for r in found[p, reference, "PuLP"]]) for reference in every[:2]
-        )
-        return brief(slow / fast)
-
-    def promise(reference):
-        return lambda p: brief(promised(reference, p, sizes(reference, p)[0]))
-
-    counting = {"ratio": ratio, "histogram, counting n rows": lambda p: brief(passes[p])}
-    promises = {f"promised, {reference}": promise(reference) for reference in every[:2]}
-    merging = ("PuLP, merged", "HiGHS, merged", "columns", "entropy")
-    return {
-        "CPU seconds, the program as printed": columns("seconds", every, "PuLP") | counting,
-        "CPU milliseconds, equal candidates merged, uniform": (
-            columns("milliseconds", every[:1], *merging)
-        ),
-        "CPU milliseconds, equal candidates merged, histogram": columns(
-            "milliseconds", every[1:2], *merging
-        ),
-        "largest error of the rows, as printed": columns("rows", every, "PuLP"),
-        "largest error of the rows, this library": (
-            columns("rows", every[:2], "columns", "entropy")
-        ),
-        "largest error of a release by default": columns("rows", every[:2], "release") | promises,
-        "largest error of the density, as printed": columns("density", every, "PuLP"),
-        "largest error of the density, this library": columns(
-            "density", every[:2], "columns", "entropy", "release"
-        ),
-    }
+def beside(found, passes):
+    """How much longer uniform candidates take PuLP, the pass over rows, and promised errors."""
+    lines = []
+    for p, seconds in passes.items():
+        done = [found.get((p, one, "PuLP"), ()) for one in EVERY[:2]]
+        taken = [np.median([r.seconds for r in runs]) for runs in done if runs]
+        ratio = brief(taken[0] / taken[1]) if len(taken) == 2 else ""
+        promised = (methods.promised(one, p, sizes(one, p)[0]) for one in EVERY[:2])
+        lines.append([p, ratio, *map(brief, (seconds, *promised))])
+    head = ["p", "uniform over histogram, PuLP", "histogram, counting n rows"]
+    return markdown([*head, "promised, uniform", "promised, histogram"], lines)
 
 
 def at_equal_time(p, runs):
     """Lines: every reference with the m that takes the CPU time of the histogram's printed m."""
     lines = []
-    for reference in references(p):
+    for reference in methods.references(p):
         n, k, m, _ = sizes(reference, p)
         if reference != "histogram":
             m = equal_time(reference, p, runs)
@@ -188,7 +144,7 @@ def at_equal_time(p, runs):
             done = [run(reference, way, p, seed, m) for seed in range(runs)]
             parts = ("milliseconds", "density", "rows")
             cells = (spread([getattr(r, part) for r in done]) for part in parts)
-            lines.append([f"{p}", reference, f"{m:,}", way, *cells, says])
+            lines.append([p, reference, f"{m:,}", way, *cells, says])
     return lines
 
 
@@ -201,37 +157,28 @@ DRAWN = {
     ("uniform", "entropy"): dict(color="C4", marker="^"),
     ("uniform", "release"): dict(color="C3", marker="D"),
 }
-LABELS = {
-    "PuLP": "PuLP",
-    "columns": "merged, column generation",
-    "entropy": "entropy fit",
-    "release": "default release",
-}
+LABELS = {"columns": "merged, column generation", "entropy": "entropy fit",
+          "release": "default release"}  # fmt: skip
 
 
 def draw(found, passes, path):
-    """Two panels: CPU seconds and the error of the rows against p."""
-    every = sorted({p for p, *_ in found})
+    every = list(passes)
     with svg(path, 1, 2, (11, 4.6)) as axes:
         time, error = axes[0]
-        for (reference, way), style in DRAWN.items():
-            shown = [p for p in every if (p, reference, way) in found]
-            label = f"{reference}, {LABELS[way]}"
-            runs = [found[p, reference, way] for p in shown]
+        for number, ((reference, way), style) in enumerate(DRAWN.items()):
+            runs = {p: done for p in every if (done := found.get((p, reference, way)))}
+            style = {"label": f"{reference}, {LABELS.get(way, way)}", "ms": 4, **style}
             if way in ("PuLP", "columns"):
-                seconds = [np.median([r.seconds for r in done]) for done in runs]
-                time.plot(shown, seconds, ms=4, label=label, **style)
+                seconds = [np.median([r.seconds for r in done]) for done in runs.values()]
+                time.plot(list(runs), seconds, **style)
             if way != "columns":
-                low, middle, high = np.array(
-                    [np.quantile([r.rows for r in done], [0.25, 0.5, 0.75]) for done in runs]
-                ).T
-                beside = 0.05 * (list(DRAWN).index((reference, way)) - 3)
-                bars = (middle - low, high - middle)
-                error.errorbar(
-                    np.array(shown) + beside, middle, bars, ms=4, lw=1, label=label, **style
-                )
-        pass_label = "histogram, counting its n rows"
-        time.plot(every, [passes[p] for p in every], color="0.5", ls="--", label=pass_label)
+                errors = [[r.rows for r in done] for done in runs.values()]
+                quartiles = [np.quantile(one, [0.25, 0.5, 0.75]) for one in errors]
+                low, middle, high = np.transpose(quartiles)
+                places = np.array(list(runs)) + 0.05 * (number - 3)
+                error.errorbar(places, middle, (middle - low, high - middle), lw=1, **style)
+        time.plot(every, list(passes.values()), color="0.5", ls="--",
+                  label="histogram, counting its n rows")  # fmt: skip
         sized(time, every, xlabel="columns p", ylabel="CPU seconds")
         error.axhline(8 * DELTA, color="0.3", ls="--", lw=1, label="promised, 8 delta")
         error.axhline(1, color="0.6", ls=":", lw=1, label="largest possible")
@@ -244,37 +191,28 @@ def draw(found, passes, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--largest", type=int, default=10, help="largest p")
-    parser.add_argument("--runs", type=int, default=15, help="runs of every p, reference and way")
-    parser.add_argument("--seconds", type=float, default=40, help="CPU seconds to end runs after")
-    parser.add_argument("--figure", type=Path, help="the SVG file to write")
-    parser.add_argument("--quick", action="store_true", help="p to 5, three runs")
-    options = parser.parse_args()
-    if options.largest < 3 or options.runs < 1:
-        parser.error("--largest must be at least 3, --runs at least 1")
-    if options.figure and not options.figure.parent.is_dir():
-        parser.error(f"--figure: there is no folder {options.figure.parent}")
-    if options.quick:
-        options.largest, options.runs, options.seconds = min(options.largest, 5), 3, 3
+    given = parsed(__doc__, largest=10, runs=15, seconds=40.0, figure=Path, quick=False)
+    if given.quick:
+        given.largest, given.runs, given.seconds = min(given.largest, 5), 3, 3
     for way in ("HiGHS, merged", "PuLP", "columns", "entropy"):  # what they import is not timed
         run("histogram", way, 2, 0)
     started = cpu_seconds()
-    print(f"largest p {options.largest}, {options.runs} runs; load {os.getloadavg()[0]:.1f}\n")
-    print(size_table(options.largest), "\n", flush=True)
+    print(f"largest p {given.largest}, {given.runs} runs; load {os.getloadavg()[0]:.1f}\n")
+    print(size_table(given.largest), "\n", flush=True)
     for p in (3, 4):
-        print(f"p = {p}: {refused(p)}")
-    found = simulate(options.largest, options.runs, options.seconds, print)
-    every = sorted({p for p, *_ in found})
-    passes = {p: pass_seconds(p, sizes("histogram", p)[0]) for p in every}
-    for title, cells in tables(found, passes).items():
-        print(f"\n{title}\n\n{by_p(found, cells)}", flush=True)
-    compared = [p for p in ((4,) if options.quick else (4, 6, 8)) if p <= options.largest]
-    lines = [line for p in compared for line in at_equal_time(p, options.runs)]
+        print(f"p = {p}: {methods.refused(p)}")
+    found = simulate(given.largest, given.runs, given.seconds)
+    every = range(3, given.largest + 1)
+    passes = {p: methods.pass_seconds(p, sizes("histogram", p)[0]) for p in every}
+    for title, *about in TABLES:
+        print(f"\n{title}\n\n{by_p(found, *about)}", flush=True)
+    print(f"\nbeside them\n\n{beside(found, passes)}", flush=True)
+    compared = [p for p in ((4,) if given.quick else (4, 6, 8)) if p <= given.largest]
+    lines = [line for p in compared for line in at_equal_time(p, given.runs)]
     head = ["p", "reference", "m", "way", "CPU ms", "error, density", "error, rows", "promised"]
     print(f"\nat equal time\n\n{markdown(head, lines)}")
-    if options.figure:
-        draw(found, passes, options.figure)
+    if given.figure:
+        draw(found, passes, given.figure)
     print(f"\n{cpu_seconds() - started:.0f} CPU seconds in all")
 
 

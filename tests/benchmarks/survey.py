@@ -3,22 +3,20 @@
     python tests/benchmarks/survey.py intervals [--runs 500] [--only 2k hard]
     python tests/benchmarks/survey.py caps
 
-"intervals": samples drawn anew from finite populations of units, a plan's own cap, contrasts and
-noise, against the linearised t interval without privacy and without a cap. "bias" is in standard
-errors; "planned" and "reached" are widths over that of no noise and known variance, by the plan's
-formula and of the results. "caps": root mean squared error at the plan's cap over that of the best
-cap in hindsight, if totals had the whole budget and with what they are planned to get beside their
-contrasts, and the bias at the former in standard errors; on NHANES and these populations.
+"intervals": samples drawn anew from finite populations of units, against the linearised t interval
+without privacy and without a cap. "bias" is in standard errors; "planned" and "reached" are widths
+over that of no noise and known variance. "caps": root mean squared error at the plan's cap over
+that of the best cap in hindsight, if totals had the whole budget and as they are planned.
 """
 
-import argparse
+import itertools
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import markdown
+from measuring import markdown, noise_of_scales, parsed
 from scipy import stats
 
 import dpstats as dps
@@ -40,14 +38,14 @@ SIZES = {  # strata, units of each, rows of a unit
     "many 2k": (10, 8, 25),
 }
 KINDS = 60  # of weights
+EFFECTS = 1 + 0.3 * (np.arange(KINDS) / KINDS - 0.5)  # on the share: weights are informative
 DATA = Path(__file__).parents[1] / "data"
 UNITS = 300  # of a stratum of the population
 MOST = {  # of the ratio of widths
-    ("2k", "Laplace", "add_remove"): 1.1, ("2k", "Laplace", "replace"): 1.25,
-    ("2k", "Gauss", "add_remove"): 1.4, ("2k", "Gauss", "replace"): 1.65,
-    ("15k", "Laplace", "add_remove"): 1.05, ("15k", "Laplace", "replace"): 1.05,
-    ("15k", "Gauss", "add_remove"): 1.2, ("15k", "Gauss", "replace"): 1.2,
-}  # fmt: skip
+    (size, *law): most
+    for size, ratios in (("2k", (1.1, 1.25, 1.4, 1.65)), ("15k", (1.05, 1.05, 1.2, 1.2)))
+    for law, most in zip(LAWS, ratios, strict=True)
+}
 
 
 @dataclass(frozen=True)
@@ -72,11 +70,6 @@ class Setting:
         return weights / weights.mean()
 
     @cached_property
-    def effects(self):
-        """Factors of the share by kind: weights are informative."""
-        return 1 + 0.3 * (np.arange(KINDS) / KINDS - 0.5)
-
-    @cached_property
     def shares(self):
         """Shares of the units of the population, (strata, UNITS)."""
         rng = np.random.default_rng([len(str(self)), int(1000 * self.icc), self.ratio])
@@ -88,11 +81,10 @@ class Setting:
     @cached_property
     def truth(self):
         """The share of the population, whose kinds are as their weights."""
-        return float(self.shares.mean() * np.average(self.effects, weights=self.weights))
+        return float(self.shares.mean() * np.average(EFFECTS, weights=self.weights))
 
     @property
     def n(self):
-        """Number of rows that is expected."""
         return int(np.prod(SIZES[self.size]))
 
     def sample(self, rng):
@@ -103,7 +95,7 @@ class Setting:
         sizes = np.maximum(rng.poisson(rng.gamma(6, rows / 6, strata * each)), 5)
         unit = np.repeat(np.arange(strata * each), sizes)
         kind = rng.integers(0, KINDS, len(unit))
-        return unit, kind, rng.random(len(unit)) < shares[unit] * self.effects[kind]
+        return unit, kind, rng.random(len(unit)) < shares[unit] * EFFECTS[kind]
 
 
 SETTINGS = {
@@ -147,12 +139,10 @@ class Weighted:
         self.scales = np.concatenate(self.strategy.block_scales)
 
     def result(self, sample, rng):
-        """The result of a sample, with noise of the plan's laws."""
         unit, kind, y = sample
         sums = self.functions @ np.bincount(2 * unit + y, self.coded[kind], self.functions.shape[1])
-        for scale in np.unique(self.scales):
-            same = np.flatnonzero(self.scales == scale)
-            sums[same] += draw_from(self.plan.budget.law(float(scale)), len(same), rng)
+        law = self.plan.budget.law
+        sums += noise_of_scales(self.scales, lambda scale, size: draw_from(law(scale), size, rng))
         drawn = rng.random(len(sums)) - 0.5
         held = Measurements(self.strategy, np.rint(sums).astype(np.int64), drawn, not_private=True)
         return self.analysis.infer(View(Sources(held), held.n))
@@ -169,45 +159,40 @@ def linearised(setting, sample):
     return share, variance / weights.sum() ** 2, strata * (each - 1)
 
 
+def simulated(setting, runs, rng):
+    """Coverage, widths and variances without privacy; by plan coverage, widths and estimates."""
+    plans = [Weighted(setting, *law) for law in LAWS]
+    plain, found = [], [[] for _ in LAWS]
+    for _ in range(runs):
+        sample = setting.sample(rng)
+        share, variance, df = linearised(setting, sample)
+        half = stats.t.ppf(0.975, df) * np.sqrt(variance)
+        plain.append((abs(share - setting.truth) <= half, 2 * half, variance))
+        for plan, results in zip(plans, found, strict=True):
+            result = plan.result(sample, rng)
+            low, high = result.conf_int()
+            results.append((low <= setting.truth <= high, high - low, float(result)))
+    return np.array(plain, float).T, zip(plans, np.array(found, float), strict=True)
+
+
 def intervals(runs, only):
     lines = []
     for name, setting in SETTINGS.items():
         hard = setting.p <= 0.1 or setting.icc < 0.05
         if only and not any(part in name + " hard" * hard for part in only):
             continue
-        plans = {law: Weighted(setting, *law) for law in LAWS}
-        rng = np.random.default_rng(len(lines))
-        plain, found = [], {law: [] for law in LAWS}
-        for _ in range(runs):
-            sample = setting.sample(rng)
-            share, variance, df = linearised(setting, sample)
-            half = stats.t.ppf(0.975, df) * np.sqrt(variance)
-            plain.append((abs(share - setting.truth) <= half, 2 * half, variance))
-            for law, plan in plans.items():
-                result = plan.result(sample, rng)
-                low, high = result.conf_int()
-                found[law].append((low <= setting.truth <= high, high - low, float(result)))
-        plain = np.array(plain, float)
-        for law, results in found.items():
-            covered, widths, estimates = np.array(results, float).T
-            plan = plans[law]
-            ratio = np.median(widths) / np.median(plain[:, 1])
-            known = 2 * stats.norm.ppf(0.975) * np.sqrt(plain[:, 2].mean())
-            asked = not hard and setting.ratio <= 20
-            most = MOST[setting.size.split()[1], *law] if asked else None
+        plain, found = simulated(setting, runs, np.random.default_rng(len(lines)))
+        known = 2 * stats.norm.ppf(0.975) * np.sqrt(plain[2].mean())
+        for law, (plan, results) in zip(LAWS, found, strict=True):
+            covered, widths, estimates = results.T
             (expected,) = contrast_plans(plan.strategy, plan.plan.analyses, setting.n).values()
+            bias = (estimates.mean() - setting.truth) / estimates.std()
+            width = np.median(widths)
             lines.append([
-                name, " ".join(law), f"{plan.design.cap:.2f}",
-                f"{expected.count}", f"{expected.share:.2f}",
-                f"{plain[:, 0].mean():.3f}",
-                f"{covered.mean():.3f}{' !' if covered.mean() < 0.93 else ''}",
-                f"{(estimates.mean() - setting.truth) / estimates.std():+.2f}",
-                f"{ratio:.2f}{'' if most is None else f' of {most}'}"
-                f"{' !' if most is not None and ratio > most else ''}",
-                f"{expected.width:.2f}", f"{np.median(widths) / known:.2f}",
+                name, *law, float(plan.design.cap), expected.count, expected.share, plain[0].mean(),
+                covered.mean(), bias, width / np.median(plain[1]), expected.width, width / known,
             ])  # fmt: skip
-            print(*lines[-1], sep=" | ", flush=True)
-    head = ["size, icc, ratio, p", "law", "cap", "contrasts", "share", "without privacy",
+    head = ["size, icc, ratio, p", "noise", "unit", "cap", "contrasts", "share", "without privacy",
             "coverage", "bias", "width", "planned", "reached"]  # fmt: skip
     print(markdown(head, lines))
 
@@ -221,9 +206,7 @@ def populations():
     for ratio in (20, 100):
         setting = Setting("many 2k", 0.05, ratio, 0.3)
         weights = np.repeat(setting.weights, 1_000)
-        traits = np.concatenate([
-            np.arange(1_000) < round(300 * effect) for effect in setting.effects
-        ])  # fmt: skip
+        traits = np.concatenate([np.arange(1_000) < round(300 * effect) for effect in EFFECTS])
         of[f"simulated, ratio {ratio}"] = weights, traits, 2.0
     return {name: (w / w.mean(), y, deff) for name, (w, y, deff) in of.items()}
 
@@ -250,37 +233,24 @@ def errors_of_cap(weights, traits, deff, n, cap, budget, unit):
 
 def caps():
     lines = []
-    for name, (weights, traits, deff) in populations().items():
+    for (name, (weights, traits, deff)), n, (noise, unit), times in itertools.product(
+        populations().items(), (2_000, 15_000), LAWS, (0.3, 1, 3)
+    ):
+        budget = dps.PureDP(times) if noise == "Laplace" else dps.ApproxDP(times, 1e-6)
         declared = dps.Design("w", mean=1, cv=weights.std(), unit="u", units=list(range(UNITS)))
-        for n in (2_000, 15_000):
-            for noise, unit in LAWS:
-                for times in (0.3, 1, 3):
-                    budget = dps.PureDP(times) if noise == "Laplace" else dps.ApproxDP(times, 1e-6)
-                    neighbours = Neighbours(unit)
-                    chosen = best_cap(declared, budget, neighbours, n, 1)
-                    several = np.append(np.geomspace(1, min(10, weights.max()), 25), chosen)
-                    errors = [
-                        errors_of_cap(weights, traits, deff, n, float(cap), budget, unit)
-                        for cap in several
-                    ]
-                    *rms, bias = np.array(errors).T
-                    ratios = [each[-1] / each.min() for each in rms]
-                    lines.append([
-                        name, f"{n:,}", f"{noise} {unit}", f"{times:g}", f"{chosen:.2f}",
-                        f"{several[np.argmin(rms[0])]:.2f}",
-                        f"{ratios[0]:.2f}{' !' if ratios[0] > 1.25 else ''}", f"{ratios[1]:.2f}",
-                        f"{bias[-1]:+.2f}{' !' if abs(bias[-1]) > 0.35 else ''}",
-                    ])  # fmt: skip
-    head = ["weights", "n", "law", "epsilon", "cap", "best cap", "error", "as planned", "bias"]
-    print(markdown(head, lines))
+        chosen = best_cap(declared, budget, Neighbours(unit), n, 1)
+        several = np.append(np.geomspace(1, min(10, weights.max()), 25), chosen)
+        about = (weights, traits, deff, n)
+        errors = [errors_of_cap(*about, float(cap), budget, unit) for cap in several]
+        *rms, bias = np.array(errors).T
+        ratios, best = [each[-1] / each.min() for each in rms], several[np.argmin(rms[0])]
+        lines.append([name, n, noise, unit, times, float(chosen), best, *ratios, bias[-1]])
+    head = ["weights", "n", "noise", "unit", "epsilon", "cap", "best cap", "error", "as planned"]
+    print(markdown([*head, "bias"], lines))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["intervals", "caps"])
-    parser.add_argument("--runs", type=int, default=500)
-    parser.add_argument("--only", nargs="*", help="parts of names of settings, or hard")
-    given = parser.parse_args()
+    given = parsed(__doc__, {"what": ("intervals", "caps")}, runs=500, only=[str])
     if given.what == "caps":
         caps()
     else:

@@ -27,20 +27,19 @@ REFERENCES = (dps.Uniform, dps.LogLinear, dps.PerturbedHistogram, dps.BernsteinK
 
 
 def tables(page, heading):
-    """The lines of the tables under a heading, as lists of cells."""
+    """The tables under a heading: the names in the first column, and the other cells."""
     text = (PAGES / page).read_text("utf-8")
     (found,) = re.findall(
         rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE
     )
-    lines = re.findall(r"^\| (`.*) \|$", found, re.MULTILINE)
-    return [line.split(" | ") for line in lines]
+    lines = [line.split(" | ") for line in re.findall(r"^\| `(.*) \|$", found, re.MULTILINE)]
+    listed = {name.removesuffix("`"): cells for name, *cells in lines}
+    assert len(listed) == len(lines)
+    return listed
 
 
 def keys(page, heading):
-    """The names in the first column."""
-    names = [re.fullmatch(r"`(.*)`", cells[0])[1] for cells in tables(page, heading)]
-    assert len(set(names)) == len(names)
-    return names
+    return list(tables(page, heading))
 
 
 def named(cell):
@@ -78,77 +77,86 @@ def test_keys_of_a_request():
 
 
 def test_kinds_of_analyses_and_their_parameters():
-    found = {cells[0]: cells[1:] for cells in tables("request-file.md", "Kinds of analyses")}
-    assert list(found) == [f"`{kind}`" for kind in sorted(registry())]
+    found = tables("request-file.md", "Kinds of analyses")
+    assert list(found) == sorted(registry())
     for kind, analysis in registry().items():
-        name, parameters = found[f"`{kind}`"]
-        assert name == f"`dps.{analysis.__name__}`"
-        assert parameters.split(", ") == [
-            f"`{field.name}`" + (r"\*" if _required(field) else "")
-            for field in _parameters(analysis)
-        ]
+        parameters = [f"`{field.name}`" + (r"\*" if _required(field) else "")
+                      for field in _parameters(analysis)]  # fmt: skip
+        assert found[kind] == [f"`dps.{analysis.__name__}`", ", ".join(parameters)]
 
 
 def test_kinds_of_losses_and_their_keys():
-    asked = {kind.strip("`"): cells for kind, *cells in tables("request-file.md", "Keys of loss")}
-    held = {kind.strip("`"): listed for kind, listed in tables("archive.md", "Keys of loss")}
+    asked, held = tables("request-file.md", "Keys of loss"), tables("archive.md", "Keys of loss")
     assert set(asked) == set(held) == {*LOSSES, dps.TabulatedLoss.kind}
     for kind, loss in LOSSES.items():
         own = [field.name for field in fields(loss)]
         assert asked[kind][0] == f"`dps.{loss.__name__}`"
-        assert named(asked[kind][1]) == named(held[kind]) == own
+        assert named(asked[kind][1]) == named(held[kind][0]) == own
     schema = dps.Schema([dps.Boolean("a")])
     made = dps.TabulatedLoss.of(schema, ["a"], {"t": (0, 1, 3)}, lambda row, at: at["t"])
-    assert ["kind", *named(held["table"])] == list(made.to_dict())
+    assert ["kind", *named(held["table"][0])] == list(made.to_dict())
 
 
 def test_kinds_of_references_and_their_keys():
-    found = {
-        re.fullmatch("`(.*)`", kind)[1]: (name, set(named(listed)))
-        for kind, name, listed in tables("request-file.md", "Keys of [reference]")
-    }
+    found = tables("request-file.md", "Keys of [reference]")
     for made in (cls() for cls in REFERENCES):
         kind = made.to_dict()["kind"]
         name, listed = found.pop(kind)
         assert name == f"`dps.{type(made).__name__}`"
-        assert listed == set(made.__dataclass_fields__)
+        assert set(named(listed)) == set(made.__dataclass_fields__)
         assert reference_from_dict({"kind": kind}) == made
     assert not found
 
 
-@pytest.fixture(scope="module", params=["replace", "add_remove"])
-def archive(request, tmp_path_factory):
-    """A plan, and the members of its release."""
+def test_keys_of_budgets():
+    found = tables("archive.md", "Keys of budget")
+    for budget in (dps.PureDP(1), dps.ZCDP(1), dps.ApproxDP(1, 1e-6)):
+        kind, *others = budget.to_dict()
+        assert kind == "kind"
+        assert set(named(found.pop(budget.kind)[0].split(":")[0])) == set(others)
+    assert not found
+
+
+def check_plan(plan):
+    """Its keys, and those of its blocks."""
+    plain, found = plan.to_dict(), tables("archive.md", "Keys of blocks")
+    listed = keys("archive.md", "Keys of a plan")
+    assert [key for key in listed if key in plain] == list(plain)
+    assert set(found) == set(families.KINDS)
+    for block in plain["blocks"]:
+        assert set(named(found[block["kind"]][0])) >= set(block) - {"kind", "role", "multiplier"}
+    return plain
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_keys_of_the_archive(unit):
     columns = [dps.Boolean("a"), dps.Number("b", 0, 9, edges=[5], missing=1)]
     rule = dps.Never("a and b < 5", set={"a": False})
     guesses = dps.Guesses(shares={"a": 0.3})
     totals = [dps.Total("a", 10**6, of="population")]
     schema = dps.Schema(columns, guesses, {"decimal": ","}, [rule], totals)
     asked = {"a": dps.Proportion("a"), "b": dps.Mean("b"), "t": dps.Marginals(["a", "b"])}
-    options = {"unit": request.param, "rows_per_person": 2, "person": "id"}
+    options = {"unit": unit, "rows_per_person": 2, "person": "id"}
     plan = dps.plan(schema, asked, budget=dps.ApproxDP(1, 1e-6), **options)
     rows = pd.DataFrame({"a": [True, False] * 50, "b": [1, 8] * 50, "id": range(100)})
     with zipfile.ZipFile(io.BytesIO(dps.release(plan, rows, m=50).to_bytes())) as held:
-        return plan, {name: held.read(name).decode() for name in held.namelist()}
-
-
-def test_keys_of_the_archive(archive):
-    plan, members = archive
-    assert keys("archive.md", "Members of a release") == list(members)
+        members = {name: held.read(name).decode() for name in held.namelist()}
     document = json.loads(members["release.json"])
-    assert keys("archive.md", "Keys of release.json") == list(document)
-    accuracy = document["accuracy"]
-    assert keys("archive.md", "Keys of accuracy") == list(accuracy)
-    *_, (_, radius) = tables("archive.md", "Keys of accuracy")
-    assert set(named(radius)) == set(accuracy["analyses"]["a"])
-    measurements = json.loads(members["measurements.json"])
-    listed = keys("archive.md", "Keys of measurements.json")
-    assert [key for key in listed if key != "design"] == list(measurements)
-    plain, listed = plan.to_dict(), keys("archive.md", "Keys of a plan")
-    assert [key for key in listed if key != "design"] == [*plain, "start"]
-    assert keys("archive.md", "Columns of answers.csv") == list(ANSWERS_HEADER)
+    accuracy, measurements = document["accuracy"], json.loads(members["measurements.json"])
     heads = {name: members[name].split("\n")[0].split(",") for name in members if "csv" in name}
     assert heads["answers.csv"] == list(ANSWERS_HEADER)
+    for heading, found in {
+        "Members of a release": members,
+        "Keys of release.json": document,
+        "Keys of accuracy": accuracy,
+        "Keys of measurements.json": measurements,
+        "Columns of answers.csv": ANSWERS_HEADER,
+    }.items():
+        listed = keys("archive.md", heading)
+        assert [key for key in listed if key != "design"] == list(found), heading
+    *_, (radius,) = tables("archive.md", "Keys of accuracy").values()
+    assert set(named(radius)) == set(accuracy["analyses"]["a"])
+    assert set(keys("archive.md", "Keys of a plan")) - set(check_plan(plan)) == {"design", "start"}
     own = keys("archive.md", "Columns of candidates.csv and rows.csv")
     assert heads["candidates.csv"] == [*heads["rows.csv"], *own]
 
@@ -156,32 +164,9 @@ def test_keys_of_the_archive(archive):
 def test_keys_of_a_plan_for_a_survey():
     design = dps.Design("w", mean=1, cap=2, unit="u", units=[1, 2, 3, 4])
     schema = dps.Schema([dps.Boolean("a")], design=design)
-    plan = dps.plan(schema, {"a": dps.Proportion("a")}, budget=dps.PureDP(1))
-    plain = plan.to_dict()
+    plain = check_plan(dps.plan(schema, {"a": dps.Proportion("a")}, budget=dps.PureDP(1)))
     assert "design" in plain
-    assert [key for key in keys("archive.md", "Keys of a plan") if key in plain] == list(plain)
-    found = {cells[0].strip("`"): cells[1] for cells in tables("archive.md", "Keys of blocks")}
-    kinds = {block["kind"] for block in plain["blocks"]}
-    assert kinds >= {"partition", "contrasts"}
-    for block in plain["blocks"]:
-        assert set(named(found[block["kind"]])) >= set(block) - {"kind", "role", "multiplier"}
-
-
-def test_keys_of_budgets():
-    found = dict(tables("archive.md", "Keys of budget"))
-    for budget in (dps.PureDP(1), dps.ZCDP(1), dps.ApproxDP(1, 1e-6)):
-        kind, *others = budget.to_dict()
-        assert kind == "kind"
-        assert set(named(found.pop(f"`{budget.kind}`").split(":")[0])) == set(others)
-    assert not found
-
-
-def test_keys_of_blocks(archive):
-    plan, _ = archive
-    found = {cells[0].strip("`"): cells[1] for cells in tables("archive.md", "Keys of blocks")}
-    assert set(found) == set(families.KINDS)
-    for block in plan.to_dict()["blocks"]:
-        assert set(named(found[block["kind"]])) >= set(block) - {"kind", "role", "multiplier"}
+    assert {block["kind"] for block in plain["blocks"]} >= {"partition", "contrasts"}
 
 
 def test_keys_of_a_ledger(tmp_path):
@@ -218,7 +203,5 @@ def test_the_examples_of_the_pages_are_read(tmp_path):
         example = "".join(re.findall(r"^```toml\n(.*?)```", text, re.DOTALL | re.MULTILINE))
         (tmp_path / f"{page}.toml").write_text(example)
     assert len(dps.Schema.load(tmp_path / "schema-file.toml").columns) == 5
-    assert set(requests.load_request(tmp_path / "request-file.toml").analyses) == {
-        "smoking",
-        "ages",
-    }
+    plan = requests.load_request(tmp_path / "request-file.toml")
+    assert set(plan.analyses) == {"smoking", "ages"}

@@ -28,23 +28,13 @@ _FAILED = re.compile(r"^(?:FAILED|ERROR) tests/(\S+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Bug:
-    """One text of one file of the package, its replacement, and where it has to be seen.
-
-    Attributes
-    ----------
-    name : str
-    file : str
-        Below dpstats/.
-    before, after : str
-    tests : tuple of str
-        Files or folders below tests/, or single tests of a file after ``::``.
-    """
+    """One text of one file of the package, its replacement, and where it has to be seen."""
 
     name: str
-    file: str
+    file: str  # below dpstats/
     before: str
     after: str
-    tests: tuple[str, ...]
+    tests: tuple[str, ...]  # files or folders below tests/, or single tests of a file after ::
 
     def planted_in(self, source: str) -> str:
         """The file's text with the bug; `before` must occur once."""

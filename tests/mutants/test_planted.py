@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,26 +22,22 @@ def test_there_are_bugs_in_every_part_that_privacy_rests_on():
 
 
 def test_every_bug_can_be_planted_and_its_tests_exist():
-    missing = []
+    read, missing = cache(lambda path: path.read_text("utf-8") if path.is_file() else ""), []
     for bug in BUGS:
-        bug.planted_in((plant.ROOT / "dpstats" / bug.file).read_text("utf-8"))
+        bug.planted_in(read(plant.ROOT / "dpstats" / bug.file))
         for test in bug.tests:
             file, _, name = test.partition("::")
             path = plant.ROOT / "tests" / file
-            if not path.exists() or (name and f"def {name}(" not in path.read_text("utf-8")):
+            if not path.exists() or (name and f"def {name}(" not in read(path)):
                 missing.append((bug.name, test))
     assert missing == []
 
 
-def test_the_page_lists_every_bug_as_seen():
+def test_the_page_lists_every_bug_as_seen_and_every_number_of_the_cases():
+    """By a bug of the table; or a test of that number plants one itself."""
     page = plant.PAGE.read_text("utf-8")
     assert [bug.name for bug in BUGS if f"| {bug.name} |" not in page] == []
     assert "**not seen**" not in page
-
-
-def test_every_number_of_the_cases_was_seen_to_fail():
-    """By a bug of the table; or a test of that number plants one itself."""
-    page = plant.PAGE.read_text("utf-8")
     seen = " ".join(re.findall(r"::(test_\w+)` \|$", page, re.M))
     folder = plant.ROOT / "tests" / "privacy"
     source = "\n".join(path.read_text("utf-8") for path in folder.rglob("test_*.py"))
@@ -49,13 +46,10 @@ def test_every_number_of_the_cases_was_seen_to_fail():
     assert {int(number) for number in numbers} == set(range(1, 81))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "a sensitivity of zero, or a float, is taken",
-        pytest.param("replacing a row moves one cell of a table", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("name", [
+    "a sensitivity of zero, or a float, is taken",
+    pytest.param("replacing a row moves one cell of a table", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_a_planted_bug_is_seen(name):
     (bug,) = (bug for bug in BUGS if bug.name == name)
     assert plant.first_failure(bug, bug.tests) is not None

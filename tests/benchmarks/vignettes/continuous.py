@@ -2,70 +2,44 @@
 
     python tests/benchmarks/vignettes/continuous.py [releases]
 
-For each reference, and for the plan that asks the question itself: errors of the rows, how often
-Wilson's interval on the rows holds the table's own share, and the interval for the slope.
+For each reference, and for the plan that asks the question itself.
 """
 
-import sys
-
 import numpy as np
-import pandas as pd
-from defined import names_of
+from defined import names_of, numbers, show
 from statsmodels.stats.proportion import proportion_confint
 
+import dpstats as dps
 
-def main(runs):
-    import dpstats as dps
-
-    scope = names_of("continuous", until="releases")
-    table, poor, largest_error = scope["table"], scope["poor"], scope["largest_error"]
-    exact = poor(table)
-    question = dps.Proportion("health < 60", given="age >= 45")
-    slope = np.polyfit(table["age"], table["health"], 1)[0]
-    asked = {"trend": scope["trend"], "older": dps.Quantile("health", [0.5], given="age >= 45")}
-    tenth = dps.BernsteinKDE(share="1/10")
-    common = {"budget": dps.PureDP(1), "n": scope["n"]}
-    plans = scope["plans"] | {"question planned": dps.plan(scope["schema"], asked, **common)}
-    try:
-        trend = {"trend": scope["trend"]}
-        plans["Bernstein, 1/10"] = dps.plan(scope["schema"], trend, **common, reference=tenth)
-    except dps.RequestError as refused:
-        print(refused)
-    shown = {}
-    for name, plan in plans.items():
-        found = []
-        for _ in range(runs):
-            release = dps.release(plan, table)
-            rows = release.to_frame()
-            older = rows[rows["age"] >= 45]
-            low, high = proportion_confint(
-                (older["health"] < 60).sum(), len(older), method="wilson"
-            )
-            least, most = release.infer("trend").conf_int()[1]
-            figures = {
-                "share": poor(rows),
-                "share off": abs(poor(rows) - exact),
-                "largest error": largest_error(rows),
-                "Wilson covers": low <= exact <= high,
-                "Wilson width": high - low,
-                "slope width": most - least,
-                "slope covers": least <= slope <= most,
-            }
-            if "older" in plan.analyses:
-                ends = (
-                    release.infer(question).conf_int(),
-                    release.infer(question).conf_int(target="table"),
-                )
-                figures |= {
-                    "interval width": np.diff(ends[0])[0],
-                    "interval covers": ends[0][0] <= exact <= ends[0][1],
-                    "for the table covers": ends[1][0] <= exact <= ends[1][1],
-                }
-            found.append(figures)
-        shown[name] = pd.DataFrame(found).astype(float).mean()
-    print(f"{runs} releases; exact share {exact:.4f}, slope {slope:.4f}")
-    print(pd.DataFrame(shown).T.round(4).to_string())
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+(releases,) = numbers(200)
+scope = names_of("continuous", until="releases")
+table, poor, trend = scope["table"], scope["poor"], {"trend": scope["trend"]}
+exact, slope = poor(table), np.polyfit(table["age"], table["health"], 1)[0]
+print(f"exact share {exact:.4f}, slope {slope:.4f}")
+question = dps.Proportion("health < 60", given="age >= 45")
+older = {"older": dps.Quantile("health", [0.5], given="age >= 45")}
+tenth = dps.BernsteinKDE(share="1/10")
+common = {"budget": dps.PureDP(1), "n": scope["n"]}
+plans = scope["plans"] | {
+    "question planned": dps.plan(scope["schema"], trend | older, **common),
+    "Bernstein, 1/10": dps.plan(scope["schema"], trend, **common, reference=tenth),
+}
+for name, plan in plans.items():
+    found = []
+    for _ in range(releases):
+        release = dps.release(plan, table)
+        rows = release.to_frame()
+        health = rows["health"][rows["age"] >= 45]
+        low, high = proportion_confint((health < 60).sum(), len(health), method="wilson")
+        least, most = release.infer("trend").conf_int()[1]
+        figures = {
+            "share": poor(rows),
+            "largest error": scope["largest_error"](rows),
+            "Wilson covers": low <= exact <= high,
+            "slope width": most - least,
+        }
+        for target in ("population", "table") if "older" in plan.analyses else ():
+            low, high = release.infer(question).conf_int(target=target)
+            figures |= {f"{target}: width": high - low, f"{target}: covers": low <= exact <= high}
+        found.append(figures)
+    show(name, found)

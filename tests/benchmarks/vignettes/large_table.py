@@ -2,54 +2,38 @@
 
     python tests/benchmarks/vignettes/large_table.py [releases]
 
-Errors of the rows beside those of a second sample and of independent columns, and the p-values of
-the year with columns that it has nothing to do with. Then the intervals of one release each with
-other weights and with pure epsilon.
+Rows and tests of the year; then the widths of one release each with other weights and budgets.
 """
 
-import sys
-
 import numpy as np
-import pandas as pd
-from defined import names_of
+from defined import names_of, numbers, show
+
+import dpstats as dps
 
 
 def mean_width(release):
-    ends = np.asarray(release.infer("pairs").conf_int())
-    return float(np.mean(ends[:, 1] - ends[:, 0]))
+    return np.mean(np.diff(release.infer("pairs").conf_int()))
 
 
-def main(releases):
-    import dpstats as dps
-
-    scope = names_of("large-table")
-    table, asked, n = scope["table"], scope["asked"], scope["n"]
-    truth, rng = scope["shares"](table), np.random.default_rng()
-    errors, rejected, widths = [], [], []
-    for _ in range(releases):
-        release = dps.release(scope["plan"], table)
-        rows = release.to_frame()
-        again = table.sample(n, replace=True, random_state=rng)
-        for name, frame in {"rows": rows, "second sample": again}.items():
-            error = np.abs(scope["shares"](frame) - truth)
-            errors.append({"of": name, "mean": error.mean(), "largest": error.max()})
-        for name in scope["NOTHING"]:
-            test = release.infer(dps.Independence("year", name, simulations=199))
-            rejected.append(
-                {"rows as data": scope["pearson"](rows, name) <= 0.05,
-                 "noise-aware": test.pvalue <= 0.05}
-            )  # fmt: skip
-        widths.append(mean_width(release))
-    print(f"\n{releases} releases")
-    print(pd.DataFrame(errors).groupby("of").mean().round(5).to_string())
-    print("rejected of", len(rejected), pd.DataFrame(rejected).sum().to_dict())
-    print("mean width", np.mean(widths))
-    budget = scope["budget"]
-    equal = dps.plan(scope["schema"], asked, budget=budget, n=n, weights="equal")
-    pure = dps.plan(scope["schema"], asked, budget=dps.PureDP(1), n=n)
-    for name, plan in {"equal": equal, "epsilon 1": pure}.items():
-        print(name, mean_width(dps.release(plan, table)) / np.mean(widths), flush=True)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20)
+(releases,) = numbers(20)
+scope = names_of("large-table")
+table, n, nothing = scope["table"], scope["n"], scope["NOTHING"]
+truth, found = scope["shares"](table), []
+for _ in range(releases):
+    release = dps.release(scope["plan"], table)
+    rows, figures = release.to_frame(), {"mean width": mean_width(release)}
+    for name, frame in {"rows": rows, "second sample": table.sample(n, replace=True)}.items():
+        error = np.abs(scope["shares"](frame) - truth)
+        figures |= {f"{name}, mean error": error.mean(), f"{name}, largest": error.max()}
+    tests = [release.infer(dps.Independence("year", name, simulations=199)) for name in nothing]
+    figures["rows as data reject"] = sum(scope["pearson"](rows, name) <= 0.05 for name in nothing)
+    figures["noise-aware tests reject"] = sum(test.pvalue <= 0.05 for test in tests)
+    found.append(figures)
+show("rows, and tests of the year", found)
+usual = np.mean([figures["mean width"] for figures in found])
+for name, options in {
+    "equal": {"budget": scope["budget"], "weights": "equal"},
+    "epsilon 1": {"budget": dps.PureDP(1)},
+}.items():
+    plan = dps.plan(scope["schema"], scope["asked"], n=n, **options)
+    print(name, mean_width(dps.release(plan, table)) / usual, flush=True)
