@@ -29,7 +29,7 @@ EFFECTS = ("population", "certified table")
 
 
 class Estimates:
-    """Terms, limits and p-values of a result with parameters."""
+    """Terms, estimates, limits and p-values of a result with parameters."""
 
     of_zero = False  # whether the p-value is that of: the value is zero
 
@@ -37,6 +37,7 @@ class Estimates:
         self.result = result
 
     terms = property(lambda self: list(self.result.terms))
+    params = property(lambda self: np.asarray(self.result.params))
 
     def ends(self, alpha, about):
         method, target, joint = ABOUT[about]
@@ -55,7 +56,8 @@ class Untested(Estimates):
 class Effect(Estimates):
     """The effect size of a chi-square test, and its p-value."""
 
-    of_zero, terms = True, ("effect",)
+    of_zero, terms = True, ["effect"]
+    params = property(lambda self: [self.result.effect])
 
     def pvalue(self, term, value):
         return self.result.pvalue
@@ -64,11 +66,13 @@ class Effect(Estimates):
 class Test(Effect):
     """A test alone: its value is 0 under the null hypothesis, else 1."""
 
-    terms = ("test",)
+    terms, params = ["test"], [np.nan]
 
 
 class Support(Untested):
     """Verdicts on coefficients of penalised regression, as limits of: is it not zero?"""
+
+    params = property(lambda self: np.asarray(self.result.params) != 0)
 
     def ends(self, alpha, about):
         verdicts = self.result.support(alpha=alpha)["verdict"]
@@ -77,6 +81,8 @@ class Support(Untested):
 
 class Edges(Untested):
     """Verdicts on edges of a tree, as limits of: is it one?"""
+
+    params = property(lambda self: self.result.in_tree)
 
     def ends(self, alpha, about):
         method, target, _ = ABOUT[about]
@@ -111,10 +117,12 @@ class Ask:
     about: tuple[str, ...] = FOUR
     read: type = Estimates
     part: Callable = lambda result: result  # of the result
+    within: tuple[float, float] = (-np.inf, np.inf)  # values that may be tested
 
     of_table = property(lambda self: any("table" in about for about in self.about))
 
     def own(self, rows):
+        """The values of the terms."""
         found = self.values(rows)
         found = found.reindex(self.terms) if isinstance(found, pd.Series) else found
         return dict(zip(self.terms, map(float, found), strict=True))
@@ -145,6 +153,7 @@ class Setting:
         return rows
 
     def draw(self, population, rng):
+        """Rows of one release."""
         if "person" not in population:
             return population.iloc[rng.integers(len(population), size=self.n)].reset_index()
         starts = np.unique(population["person"], return_index=True)[1]
@@ -176,10 +185,6 @@ def add(topic, asks, columns, population, cases, **more):
         SETTINGS[f"{topic}, {name}"] = Setting(n=n, budget=budget, **(own | dict(*other)))
 
 
-def of(make, *given, **named):
-    return {"population": partial(make, *given, **named)}
-
-
 def crossed(shares, **levels):
     """Categories whose cells have these shares, an array with an axis for every column."""
     shares = np.asarray(shares, dtype=float)
@@ -194,11 +199,6 @@ def rates(shares, *risks):
     shares, risks = np.array(shares), np.array(risks)
     cells = np.column_stack([shares * (1 - risks), shares * risks])
     return crossed(cells, g="abcdef"[: len(shares)], y=[False, True])
-
-
-def constants(shares, *risks):
-    """The same with two columns that say nothing."""
-    return rates(shares, *risks).assign(u=True, v=False)
 
 
 def linked(g, h, *risks):
@@ -257,6 +257,12 @@ def incomplete():
     return f.mask(pd.DataFrame({"x": missing[0], "y": missing[1], "g": False}))
 
 
+def steep():
+    """Little error about a steep line: with a penalty its misfit is where x is not 0."""
+    f = crossed(np.outer([1, 38, 1], [1, 1]), x=[-1.0, 0.0, 1.0], e=[-0.1, 0.1])
+    return f.assign(y=3 * f["x"] + f["e"])
+
+
 def means(column, *groups):
     return lambda f: [f[column][f["g"] == g].mean() for g in groups]
 
@@ -276,6 +282,12 @@ def cells(*chosen):
     return lambda f: [np.mean((f["g"] == g) & (f["y"] == y)) for g, y in chosen]
 
 
+def cohens_w(shares):
+    p = pd.Series(shares)
+    own = lambda f: f["g"].value_counts(normalize=True).reindex(p.index).fillna(0)  # noqa: E731
+    return lambda f: [np.sqrt(((own(f) - p) ** 2 / p).sum())]
+
+
 def quantiles(levels, rows=lambda f: f):
     return lambda f: np.quantile(rows(f)["x"], levels, method="inverted_cdf")
 
@@ -290,10 +302,19 @@ def correlations(f, matrix=covariance):
     return (c / np.sqrt(np.outer(np.diag(c), np.diag(c))))[0, 1:3]
 
 
+def partial_correlations(f):
+    return correlations(f, lambda f: -np.linalg.inv(covariance(f)))
+
+
 def components(f):
     """The first and last eigenvalue, in units of the bounds, and the share of the first."""
     values = np.linalg.eigvalsh(covariance(f) / 16)
     return [values[-1], values[0], values[-1] / values.sum()]
+
+
+def standardised(f):
+    """The first and last eigenvalue of the correlations."""
+    return np.linalg.eigvalsh(np.corrcoef(f[list("abcde")].T))[[-1, 0]]
 
 
 def shrunk(f, names=("a", "b", "c", "d", "e")):
@@ -337,51 +358,56 @@ def numbers(names, bound, **more):
     return [dps.Number(name, -bound, bound, missing=0, **more) for name in names]
 
 
-Y, AB, ADDED = dps.Boolean("y"), category("ab"), {"unit": "add_remove"}
+Y, AB, UNIT, ADDED = dps.Boolean("y"), category("ab"), (0.0, 1.0), {"unit": "add_remove"}
 
-ONE = Ask(dps.Proportion("y"), ("y",), lambda f: [f["y"].mean()], FOUR)
+ONE = Ask(dps.Proportion("y"), ("y",), lambda f: [f["y"].mean()], FOUR, within=UNIT)
 add("share", {"share": ONE}, [Y], partial(rates, [1], 0.3), {
     "noise": (2_000, 0.02), "balanced": (2_000, 0.07), "sampling": (2_000, 1),
-    "Gaussian": (2_000, dps.ZCDP(0.0025)), "rare": (1_000, 1, of(rates, [1], 0.002)),
+    "Gaussian": (2_000, dps.ZCDP(0.0025)),
+    "rare": (1_000, 1, {"population": partial(rates, [1], 0.002)}),
 })  # fmt: skip
 add("share, add/remove", {"share": ONE}, [Y], partial(rates, [1], 0.9), {
     "noise": (500, 0.05), "balanced": (2_000, 0.1), "sampling": (2_000, 5), "500 rows": (500, 1),
-    "300 rows": (300, 0.125, of(rates, [1], 0.3)),
+    "300 rows": (300, 0.125, {"population": partial(rates, [1], 0.3)}),
 }, **ADDED)  # fmt: skip
 
-GROUP = Ask(dps.Proportion("y", given="g == 'a'"), ("y | g == 'a'",), means("y", "a"))
+GROUP = Ask(dps.Proportion("y", given="g == 'a'"), ("y | g == 'a'",), means("y", "a"), within=UNIT)
 add("share in a group", {"share": GROUP}, [AB, Y], partial(rates, (0.5, 0.5), 0.3, 0.6), {
     "noise": (400, 0.1), "balanced": (400, 0.5), "sampling": (4_000, 2),
-    "add/remove": (400, 1, ADDED), "20 rows, rare": (400, 1, of(rates, (0.05, 0.95), 0.02, 0.6)),
-    "hidden": (200, 0.3, of(rates, (0.05, 0.95), 0.3, 0.6) | ADDED),
+    "add/remove": (400, 1, ADDED),
+    "20 rows, rare": (400, 1, {"population": partial(rates, (0.05, 0.95), 0.02, 0.6)}),
+    "hidden": (200, 0.3, {"population": partial(rates, (0.05, 0.95), 0.3, 0.6)} | ADDED),
 })  # fmt: skip
 
 TABLE, EVERY = dps.Marginals(["g", "y"]), [(g, y) for g in "ab" for y in (False, True)]
 NAMED = tuple(f"g={g}, y={y}" for g, y in EVERY)
 add("cells", {
-    "cells": Ask(TABLE, NAMED[1:3], cells(*EVERY[1:3])),
-    "all cells": Ask(TABLE, NAMED, cells(*EVERY), ("jointly",)),
+    "cells": Ask(TABLE, NAMED[1:3], cells(*EVERY[1:3]), within=UNIT),
+    "all cells": Ask(TABLE, NAMED, cells(*EVERY), ("jointly",), within=UNIT),
 }, [AB, Y], partial(rates, (0.9, 0.1), 0.9, 0.9), {
     "noise": (2_000, 0.02), "balanced, add/remove": (2_000, 0.1, ADDED), "sampling": (2_000, 5),
     "Gaussian, add/remove": (2_000, dps.ApproxDP(0.1, 1e-6), ADDED),
-    "empty level": (300, 1, of(rates, (1, 0), 0.3, 0.5)),
+    "empty level": (300, 1, {"population": partial(rates, (1, 0), 0.3, 0.5)}),
 })  # fmt: skip
 
 RISKS = Ask(dps.Difference("y", by="g", groups=("a", "b")),
             ("risk difference", "risk ratio", "odds ratio"), compared)  # fmt: skip
 add("difference", {"risks": RISKS}, [AB, Y], partial(rates, (0.5, 0.5), 0.5, 0.2), {
     "noise": (800, 0.1), "balanced": (800, 0.5), "sampling": (4_000, 3),
-    "200 rows each": (400, 0.3, of(rates, (0.5, 0.5), 0.5, 0.5)),
-    "rare": (100, 5, of(rates, (0.5, 0.5), 0.02, 0.04)),
-    "high, add/remove": (150, 3, of(rates, (0.4, 0.6), 0.97, 0.99) | ADDED),
+    "200 rows each": (400, 0.3, {"population": partial(rates, (0.5, 0.5), 0.5, 0.5)}),
+    "rare": (100, 5, {"population": partial(rates, (0.5, 0.5), 0.02, 0.04)}),
+    "high, add/remove": (150, 3, {"population": partial(rates, (0.4, 0.6), 0.97, 0.99)} | ADDED),
 })  # fmt: skip
 add("overlapping tables", {"share": GROUP, "risks": RISKS}, [AB, Y, *map(dps.Boolean, "uv")],
-    partial(constants, (0.5, 0.5), 0.3, 0.2), {
+    lambda: rates((0.5, 0.5), 0.3, 0.2).assign(u=True, v=False), {
     "noise": (1_000, dps.ZCDP(0.001)), "balanced": (1_000, dps.ZCDP(0.01)),
     "sampling, add/remove": (1_000, dps.ZCDP(2), ADDED),
-    "20 rows": (1_000, dps.ZCDP(0.2), of(constants, (0.02, 0.98), 0.3, 0.2)),
-    "rare": (2_000, dps.ApproxDP(1, 1e-6), of(constants, (0.5, 0.5), 0.01, 0.02)),
-    "rare, add/remove": (500, dps.ApproxDP(3, 1e-6), of(constants, (0.2, 0.8), 0.02, 0.05) | ADDED),
+    "20 rows": (1_000, dps.ZCDP(0.2), {
+        "population": lambda: rates((0.02, 0.98), 0.3, 0.2).assign(u=True, v=False)}),
+    "rare": (2_000, dps.ApproxDP(1, 1e-6), {
+        "population": lambda: rates((0.5, 0.5), 0.01, 0.02).assign(u=True, v=False)}),
+    "rare, add/remove": (500, dps.ApproxDP(3, 1e-6), {
+        "population": lambda: rates((0.2, 0.8), 0.02, 0.05).assign(u=True, v=False)} | ADDED),
 }, planned={"tables": dps.Marginals(["g", "y", "u", "v"])})  # fmt: skip
 
 THREE, LINKED = (0.5, 0.3, 0.2), [category("abc"), category("xyz", "h"), Y]
@@ -409,20 +435,20 @@ add("independence in strata", {"independent": STRATA}, LINKED,
 })  # fmt: skip
 
 
+def linked_in_b():
+    """Columns g and h that are independent where k is a, and equal where it is b."""
+    return crossed(np.stack([np.outer(THREE, THREE), np.eye(3) / 3], -1), g="abc", h="xyz", k="ab")
+
+
 IN_A_ALONE = dps.Independence("g", "h", given="k == 'a'")
-EQUAL_IN_B = np.stack([np.outer(THREE, THREE), np.eye(3) / 3], -1)  # independent where k is a
 add("independence in a group", {
     "independent": Ask(IN_A_ALONE, ("effect",), always(0), ("population",), Effect)
-}, [*LINKED[:2], category("ab", "k")], partial(crossed, EQUAL_IN_B, g="abc", h="xyz", k="ab"),
+}, [*LINKED[:2], category("ab", "k")], linked_in_b,
     {"noise": (1_000, 0.5), "sampling": (4_000, 10, ADDED)})  # fmt: skip
 
 
 def goodness(shares):
-    def cohens_w(f):
-        own = f["g"].value_counts(normalize=True)
-        return [np.sqrt(sum((own.get(g, 0) - p) ** 2 / p for g, p in shares.items()))]
-
-    return Ask(dps.GoodnessOfFit("g", shares), ("effect",), cohens_w, EFFECTS, Effect)
+    return Ask(dps.GoodnessOfFit("g", shares), ("effect",), cohens_w(shares), EFFECTS, Effect)
 
 
 TRUE, TEN = dict(zip("abc", THREE, strict=True)), dict.fromkeys("abcdefghij", 0.1)
@@ -466,7 +492,8 @@ add("two means", {
     "difference": GAP,
 }, [AB, *numbers("x", 5)], partial(normal, "x", shares=(1, 1)), {
     "noise": (800, 0.3), "balanced": (4_000, 1), "sampling": (4_000, 10),
-    "add/remove": (4_000, 1, ADDED), "hidden group": (800, 1, of(normal, "x", shares=(5, 95))),
+    "add/remove": (4_000, 1, ADDED),
+    "hidden group": (800, 1, {"population": partial(normal, "x", shares=(5, 95))}),
 })  # fmt: skip
 
 
@@ -475,8 +502,9 @@ add("ratio", {"ratio": RATIO}, [
     dps.Number("y", 0, 1, points=201, missing=0), dps.Number("x", 0, 1, points=401, missing=0)
 ], partial(paired, "proportional"), {
     "noise": (500, 0.3), "balanced": (2_000, 1, ADDED), "sampling": (20_000, 1),
-    "Gaussian": (500, dps.ApproxDP(1, 1e-6)), "often zero": (2_000, 1, of(paired, "zeros")),
-    "little variance": (500, 1, of(paired, "narrow") | ADDED),
+    "Gaussian": (500, dps.ApproxDP(1, 1e-6)),
+    "often zero": (2_000, 1, {"population": partial(paired, "zeros")}),
+    "little variance": (500, 1, {"population": partial(paired, "narrow")} | ADDED),
 })  # fmt: skip
 
 
@@ -505,26 +533,25 @@ UPPER = np.triu_indices(5)
 FIFTEEN = tuple(f"cov({a}, {b})" if a < b else f"var({a})" for a in FIVE for b in FIVE if a <= b)
 FACTOR = np.outer(LOADINGS := [0.9, 0.8, 0.6, 0.5, 0.4], LOADINGS) + 0.3 * np.eye(5)
 CHAIN = 0.5 ** np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
-TREE = dps.GraphicalModel(FIVE, structure="tree")
+TREE, WITHIN = dps.GraphicalModel(FIVE, structure="tree"), (-1.0, 1.0)
+PARTIAL = Ask(dps.GraphicalModel(FIVE), PAIRS, partial_correlations, within=WITHIN)
 EIGEN = ("PC1 variance", "PC5 variance", "PC1 ratio")
 add("moments", {
     "covariances": Ask(dps.Covariance(FIVE), ("var(a)", "cov(a, b)"),
                        lambda f: covariance(f)[0, :2]),
     "all covariances": Ask(dps.Covariance(FIVE), FIFTEEN, lambda f: covariance(f)[UPPER],
                            ("jointly",)),
-    "correlations": Ask(dps.Correlation(FIVE[:3]), PAIRS, correlations),
+    "correlations": Ask(dps.Correlation(FIVE[:3]), PAIRS, correlations, within=WITHIN),
     "eigenvalues": Ask(dps.PCA(FIVE), EIGEN, components, read=Untested),
-    "standardised": Ask(dps.PCA(FIVE, standardize=True), EIGEN[:2],
-                        lambda f: np.linalg.eigvalsh(f[FIVE].corr())[[-1, 0]], read=Untested),
-    "partial correlations": Ask(dps.GraphicalModel(FIVE), PAIRS, lambda f: correlations(
-        f, lambda f: -np.linalg.inv(covariance(f)))),
-    "correlations of a tree": Ask(TREE, PAIRS, correlations),
+    "standardised": Ask(dps.PCA(FIVE, standardize=True), EIGEN[:2], standardised, read=Untested),
+    "partial correlations": PARTIAL,
+    "correlations of a tree": Ask(TREE, PAIRS, correlations, within=WITHIN),
     "edges of a tree": Ask(TREE, PAIRS, edges, read=Edges),
 }, numbers(FIVE, 4), partial(normal, FIVE, FACTOR), {
     "noise": (2_000, 3), "balanced": (5_000, 10), "sampling": (20_000, 50),
-    "tied eigenvalues": (5_000, 10, of(normal, FIVE)),
-    "heavy tails": (5_000, 20, of(normal, FIVE, CHAIN, 5)),
-    "near singular": (2_000, 10, of(normal, FIVE, 0.95 + 0.05 * np.eye(5))),
+    "tied eigenvalues": (5_000, 10, {"population": partial(normal, FIVE)}),
+    "heavy tails": (5_000, 20, {"population": partial(normal, FIVE, CHAIN, 5)}),
+    "near singular": (2_000, 10, {"population": partial(normal, FIVE, 0.95 + 0.05 * np.eye(5))}),
     "signs": (5_000, 20, {"population": lambda: 4 * np.sign(normal(FIVE, CHAIN)[FIVE])}),
     "add/remove": (5_000, dps.ZCDP(2), ADDED),
 }, fitted=True)  # fmt: skip
@@ -533,7 +560,8 @@ BALL = {"clip_norm": NORM}
 add("shrunk rows", {
     "covariances": Ask(dps.Covariance(FIVE, **BALL), ("var(a)", "cov(a, b)"),
                        lambda f: covariance(shrunk(f))[0, :2]),
-    "correlations": Ask(dps.Correlation(FIVE, **BALL), PAIRS, lambda f: correlations(shrunk(f))),
+    "correlations": Ask(dps.Correlation(FIVE, **BALL), PAIRS, lambda f: correlations(shrunk(f)),
+                        within=WITHIN),
     "eigenvalues": Ask(dps.PCA(FIVE, **BALL), EIGEN, lambda f: components(shrunk(f)),
                        read=Untested),
     "line": Ask(dps.OLS("e ~ a + d", **BALL), ("a", "d"), lambda f: smf.ols(
@@ -574,14 +602,20 @@ add("OLS of one", {
 
 RIDGE = Ask(dps.OLS("y ~ x", ridge=0.2), ("x",),
             lambda f: [np.cov(f["x"], f["y"])[0, 1] / (f["x"].var() + 0.2)])  # fmt: skip
-STEEP = partial(crossed, np.outer([1, 38, 1], [1, 1]), x=[-1.0, 0.0, 1.0], e=[-0.1, 0.1])
-add("ridge", {"line": RIDGE}, [*numbers("x", 1), *numbers("y", 4)],
-    lambda: STEEP().assign(y=lambda f: 3 * f["x"] + f["e"]),
+add("ridge", {"line": RIDGE}, [*numbers("x", 1), *numbers("y", 4)], steep,
     {"noise": (2_000, 1, ADDED), "sampling": (2_000, 50)})  # fmt: skip
 
 
 def in_a(values):
     return lambda f: values(f[f["g"] == "a"])
+
+
+def below_zero(f):
+    return [(f["x"].dropna() < 0).mean()]
+
+
+def correlation_of(f):
+    return [f["x"].corr(f["y"])]
 
 
 ONLY = {"given": "g == 'a'"}
@@ -590,9 +624,9 @@ add("incomplete rows", {
     "mean in a group": Ask(dps.Mean("y", **ONLY), ("mean of y | g == 'a'",), means("y", "a"),
                            EFFECTS),
     "share in a group": Ask(dps.Proportion("x < 0", **ONLY), ("x < 0 | g == 'a'",),
-                            in_a(lambda f: [(f["x"].dropna() < 0).mean()])),
+                            in_a(below_zero), within=UNIT),
     "correlation in a group": Ask(dps.Correlation(["x", "y"], **ONLY), ("x, y",),
-                                  in_a(lambda f: [f["x"].corr(f["y"])]), EFFECTS),
+                                  in_a(correlation_of), EFFECTS, within=WITHIN),
     "slope": Ask(LINE, ("x",), SLOPE, EFFECTS),
     "slope in a group": Ask(dps.OLS("y ~ x", **ONLY), ("x",), in_a(SLOPE), EFFECTS),
     "quantile": Ask(dps.Quantile("x", [0.5]), DECILES[1:],
@@ -613,6 +647,8 @@ add("OLS of three", {
                     part=lambda result: result.t_test("x - u")),
     "F test of zero": Ask(PLANE, ("test",), always(0), (), Test,
                           lambda result: result.f_test("v = 0")),
+    "F test of others": Ask(PLANE, ("test",), always(1), (), Test,
+                            lambda result: result.f_test("x = 0, u = 0")),
 }, XUVY, PLANAR, {
     "noise": (20_000, 1), "balanced": (20_000, 5), "sampling": (20_000, 30),
     "near singular": (500, 5),
@@ -631,7 +667,7 @@ LEVELS = Ask(dps.OLS("y ~ x + C(g)"), ("x", "C(g)[T.b]"), partial(fitted, formul
 add("OLS with levels", {"slopes": LEVELS}, [category("abcd"), *numbers("xy", 4)],
     partial(linear, shares=(4, 3, 2, 1)), {
     "noise": (4_000, 3), "balanced": (20_000, 5), "sampling": (20_000, 50),
-    "empty level": (4_000, 3, of(linear, shares=(4, 3, 3, 0))),
+    "empty level": (4_000, 3, {"population": partial(linear, shares=(4, 3, 3, 0))}),
     "14 rows far": (20_000, 5, {
         "population": partial(linear, shares=(0.4, 0.3, 0.2993, 0.0007), far=2)}),
 })  # fmt: skip
@@ -656,11 +692,14 @@ def several(f, constant=-0.3, factor=1.0):
     return constant + factor * (0.6 * f["x"] - 0.4 * f["u"] + 0.5 * (f["g"] == "b"))
 
 
+def separated(f):
+    return -0.3 + 0.8 * f["x"] + 1e3 * (f["g"] == "b")
+
+
 def even_edges(bound, bins):
     return {"edges": np.linspace(-bound, bound, bins + 1)[1:-1].tolist()}
 
 
-SEPARATED = partial(outcomes, lambda f: -0.3 + 0.8 * f["x"] + 1e3 * (f["g"] == "b"))
 RISK, CURVE = dps.Logistic("y ~ x"), partial(fitted, formula="y ~ x", kind=smf.logit)
 
 
@@ -671,7 +710,7 @@ def effect_of_x(f, formula="y ~ x"):
 add("logistic, cells", {
     "coefficients": Ask(RISK, ("Intercept", "x"), CURVE, NOISE_AWARE),
     "prediction": Ask(RISK, ("0",), lambda f: [special.expit(CURVE(f).sum())], NOISE_AWARE,
-                      part=lambda result: result.get_prediction(AT_ONE)),
+                      part=lambda result: result.get_prediction(AT_ONE), within=UNIT),
     "effects": Ask(RISK, ("x",), effect_of_x, ("population",), Untested,
                    lambda result: result.get_margeff()),
 }, [*numbers("x", 2, **even_edges(2, 6)), Y], partial(outcomes, one_of(-0.3), even=True), {
@@ -679,7 +718,7 @@ add("logistic, cells", {
     "normal x": (3_000, 0.7, {
         "columns": [*numbers("x", 2.5, **even_edges(2.5, 6)), Y],
         "population": partial(outcomes, one_of(-0.3))}),
-    "rare outcome": (3_000, 3, of(outcomes, one_of(-4), even=True)),
+    "rare outcome": (3_000, 3, {"population": partial(outcomes, one_of(-4), even=True)}),
 })  # fmt: skip
 WITH_G, ENDLESS = dps.Logistic("y ~ x + C(g)"), (("C(g)[T.b]",), always(np.inf), ("population",))
 NOTHING = (("test",), always(0), (), Test, lambda r: r.wald_test("x = 0, C(g)[T.b] = 0"))
@@ -692,7 +731,7 @@ add("logistic, cells of two", {"coefficients": Ask(WITH_G, LEVELS.terms, LEVEL_C
         "columns": [*numbers("x", 2.5, **even_edges(2.5, 6)), category("abc"), Y]}),
     "no effects": (3_000, 1, {"asks": {"test": Ask(WITH_G, *NOTHING)}, "population": UNRELATED}),
     "separated": (3_000, 2, {"asks": {"coefficients": Ask(WITH_G, *ENDLESS)},
-                             "population": SEPARATED}),
+                             "population": partial(outcomes, separated)}),
 })  # fmt: skip
 
 FORMULA, PRIVATE, RICH = "y ~ x + u + C(g)", dps.ApproxDP(1, 1e-6), dps.ApproxDP(5, 1e-6)
@@ -712,7 +751,7 @@ add("logistic, density", {
     "no effects": (5_000, PRIVATE, {"asks": {"test": Ask(MODEL, *NOTHING)},
                                     "population": UNRELATED}),
     "separated": (6_000, PRIVATE, {"asks": {"coefficients": Ask(MODEL, *ENDLESS)},
-                                   "population": SEPARATED}),
+                                   "population": partial(outcomes, separated)}),
     "from a larger one": (5_000, PRIVATE, {
         "asks": {"coefficients": SMALLER}, "planned": {"large": MODEL},
         "population": partial(outcomes, lambda f: 0.6 * f["x"] - 0.4 * f["u"] - 0.3)}),
@@ -720,7 +759,7 @@ add("logistic, density", {
 add("logistic, two stages", {"coefficients": Ask(STAGES, *COEFFICIENTS)}, [*DENSITY, Y],
     partial(outcomes, several), {
     "balanced": (20_000, PRIVATE),
-    "related numbers": (20_000, PRIVATE, of(outcomes, several, r=0.98)),
+    "related numbers": (20_000, PRIVATE, {"population": partial(outcomes, several, r=0.98)}),
 }, fitted=True)  # fmt: skip
 RATES = Ask(dps.Poisson(FORMULA), LEVELS.terms, partial(fitted, formula=FORMULA, kind=smf.poisson),
             ("population",))  # fmt: skip
@@ -773,5 +812,5 @@ for topic, asks, totals, (little, more, much) in (
     add(topic, asks, [*numbers("x", 5, **HALVES), *numbers("w", 5), AB, category("cd", "h"), Y],
         partial(panel, 5, False), {
         "noise": (400, little), "balanced": (400, more), "sampling": (2_000, much),
-        "rows alike": (400, much, of(panel, 5, True)),
+        "rows alike": (400, much, {"population": partial(panel, 5, True)}),
     }, options=keyed, **ADDED)  # fmt: skip

@@ -1,35 +1,49 @@
 """Coverage, widths, tests and CPU time of all intervals, before and after a change of the package.
 
-    PYTHONPATH=CODE python tests/benchmarks/intervals.py infer OUT.csv [--releases 400] [--jobs 1]
-        [--only share "OLS of one"]
-    python tests/benchmarks/intervals.py compare NEW.csv [OLD.csv]
+    python tests/benchmarks/intervals.py measure FOLDER [--releases 400] [--only share "OLS of one"]
+    PYTHONPATH=CODE python tests/benchmarks/intervals.py infer FOLDER OUT.json [--releases 400]
+    python tests/benchmarks/intervals.py compare OLD.json NEW.json
+    python tests/benchmarks/intervals.py show ONE.json
 
-`infer` draws rows and noise with seeds, so that two versions see the same, and writes 95% limits,
-p-values of the truth and CPU seconds; failures are kept as text, and settings that OUT.csv has are
-left alone. `--only` takes beginnings of names of settings (`interval_settings.py`). `compare`
-prints a row for every term and kind of limits, and lists those whose coverage is 3 standard errors
-below nominal, whose p-values of the truth are too small (Kolmogorov-Smirnov), or which are worse
-than before: coverage, width by 3%, failures, CPU time by a fifth.
+`measure` draws rows with a seed and saves their measurements, whose noise has none, so that two
+versions infer from the same files: FOLDER/SETTING.zip holds the releases of a setting with the
+values of their own rows, SETTING.json those of the population, each with a false value, 2.5
+standard deviations of the first estimates away, that tests should reject. `infer` writes estimates,
+limits at 95% and, of every eighth release, at 50% and 99%, p-values and CPU seconds; failures are
+kept as text. Both leave alone what is there. With `--dry` they time three releases of each setting
+and estimate the whole. `--only` takes beginnings of names of settings (`interval_settings.py`).
+
+`compare` prints a row for every term and kind of limits, and FAIL where
+
+- coverage of 95% limits is below nominal and by more than .01 lower in the same releases (McNemar
+  p < .001), or 3 standard errors below nominal;
+- the median width is above 1.03 times the former;
+- p-values of the truth are too small (one-sided Kolmogorov-Smirnov, p < 1e-4);
+- limits are not nested;
+- more inferences fail than before, or CPU time of an analysis grows by a fifth and a millisecond.
 """
 
+import argparse
+import json
+import tempfile
 import time
+import zipfile
 import zlib
+from collections import defaultdict
 from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from interval_settings import SETTINGS
-from measuring import noise_of, parsed
 from scipy import stats
 
 import dpstats as dps
-from dpstats.privacy.noise import _noise_from
 
+LEVELS = (0.5, 0.05, 0.01)  # of a row of limits: low, high, low, high, low, high
+EVERY = 8  # releases of which one has limits at all levels
+DRY, FIRST, AWAY = 3, 20, 2.5
 NO_LIMITS = "no limits"  # of a test alone, in the place of their kind
-KEY = ["setting", "analysis", "term", "about"]
-FIELDS = [*KEY, "number", "low", "high", "truth", "p", "seconds", "failure"]
 
 
 class FittedDensity:
@@ -39,112 +53,359 @@ class FittedDensity:
         return view.weights
 
 
-def of_ask(ask, release, own, truth):
-    """Limits and p-values of one analysis, for every kind of limits and every term."""
-    view = ask.read(ask.part(release.infer(ask.analysis)))
-    places = [view.terms.index(term) for term in ask.terms]
-    for about in ask.about or (NO_LIMITS,):
-        values = own if "table" in about else truth
-        ends = view.ends(0.05, about) if ask.about else np.full((max(places) + 1, 2), np.nan)
-        for term, (low, high) in zip(ask.terms, np.asarray(ends)[places], strict=True):
-            row = {"about": about, "term": term, "low": low, "high": high, "truth": values[term]}
-            tested = view.pvalue and about in ("population", NO_LIMITS)
-            known = np.isfinite(values[term]) and (not view.of_zero or abs(values[term]) < 1e-9)
-            yield row | ({"p": view.pvalue(term, values[term])} if tested and known else {})
+def archive(folder, name):
+    kept = "".join(letter if letter.isalnum() else "-" for letter in name)
+    return folder / f"{kept.replace('--', '-')}.zip"
 
 
-def infer_one(name, releases):
-    setting, found = SETTINGS[name], []
+def releases_of(path):
+    """Numbers of the releases that were measured."""
+    if not path.exists():
+        return []
+    with zipfile.ZipFile(path) as held:
+        return sorted(int(name[:-4]) for name in held.namelist() if name.endswith(".zip"))
+
+
+def opened(path, number):
+    """A release without rows, and the values of its own rows."""
+    with zipfile.ZipFile(path) as held, tempfile.NamedTemporaryFile(suffix=".zip") as file:
+        own = json.loads(held.read(f"{number}.json"))
+        file.write(held.read(f"{number}.zip"))
+        file.flush()
+        return dps.synthesize(dps.Measurements.load(file.name), m=1, k=1, rng=0), own
+
+
+def measure_one(name, folder, releases, dry):
+    """Measure releases of a setting; CPU seconds of one."""
+    setting, path, seconds = SETTINGS[name], archive(folder, name), []
+    wanted = sorted(set(range(releases)) - set(releases_of(path)))
+    truth = path.with_suffix(".json")
+    if not wanted and truth.exists():
+        return 0.0
     population, plan = setting.table(), setting.plan()
-    truth = {key: ask.own(population) for key, ask in setting.asks.items()}
-    for number in range(releases):
-        seed = [zlib.crc32(name.encode()), number]
-        rows = setting.draw(population, np.random.default_rng(seed))
-        with _noise_from(noise_of(plan.budget)([*seed, 1])):
-            held = dps.measure(plan, rows)
-        release = dps.synthesize(held, m=1, k=1, rng=0)
-        if setting.fitted:
-            release.infer(FittedDensity())
+    for number in wanted[:DRY] if dry else wanted:
+        started = time.process_time()
+        rows = setting.draw(population, np.random.default_rng([zlib.crc32(name.encode()), number]))
+        answers = dps.measure(plan, rows).to_bytes()
+        own = {key: ask.own(rows) for key, ask in setting.asks.items() if ask.of_table}
+        seconds.append(time.process_time() - started)
+        if not dry:
+            with zipfile.ZipFile(path, "a") as held:
+                held.writestr(f"{number}.json", json.dumps(own))
+                held.writestr(f"{number}.zip", answers)
+    if not dry and (not truth.exists() or min(wanted) < FIRST):
+        truth.write_text(json.dumps(truths(setting, population, path)))
+    return np.median(seconds or [0])
+
+
+def truths(setting, population, path):
+    """The population's values of all terms, each with a false one."""
+    known = {key: ask.own(population) for key, ask in setting.asks.items()}
+    estimates = defaultdict(list)
+    for number in releases_of(path)[:FIRST]:
+        release, _ = opened(path, number)
         for key, ask in setting.asks.items():
-            about = {"setting": name, "analysis": key, "number": number}
-            own, started = ask.own(rows) if ask.of_table else {}, time.process_time()
-            try:
-                made = list(of_ask(ask, release, own, truth[key]))
-            except Exception as error:
-                made = [{"about": NO_LIMITS, "term": "failed", "failure": repr(error)}]
-            seconds = time.process_time() - started
-            found += [about | row | {"seconds": seconds} for row in made]
-    return pd.DataFrame(found, columns=FIELDS)
+            view = ask.read(ask.part(release.infer(ask.analysis)))
+            for term in ask.terms:
+                estimates[key, term].append(view.params[view.terms.index(term)])
+    return {
+        key: {term: (truth, false_value(truth, setting.asks[key].within, estimates[key, term]))
+              for term, truth in values.items()}
+        for key, values in known.items()
+    }  # fmt: skip
 
 
-def infer(out, releases, jobs, only):
-    held = [pd.read_csv(out)] if out.exists() else []
-    done = set(held[0]["setting"]) if held else set()
-    names = [n for n in SETTINGS if n not in done and any(map(n.startswith, only or [""]))]
-    with Pool(jobs) as pool:
-        every = pool.imap(partial(infer_one, releases=releases), names)
-        for name, found in zip(names, every, strict=True):
-            held.append(found)
-            pd.concat(held).to_csv(out, index=False, float_format="%.7g")
-            spent = 1000 * found.groupby("analysis")["seconds"].median()
-            print(f"{name:<40} CPU ms: {spent.round(1).to_dict()}", flush=True)
+def false_value(truth, within, estimates):
+    """A value away from the truth, above it where it can be."""
+    known = np.array(estimates, dtype=float)
+    known = known[np.isfinite(known)]
+    if not len(known):
+        return np.nan
+    away = AWAY * np.subtract(*np.percentile(known, [75, 25])) / 1.349
+    false = truth + away if truth + away < within[1] else truth - away
+    return false if within[0] < false < within[1] else np.nan
 
 
-def by_release(path):
-    """A row for every release; terms of joint limits count as covered together."""
-    rows = pd.read_csv(path, dtype=dict.fromkeys(KEY, str))
-    low, high, truth = rows["low"], rows["high"], rows["truth"]
-    near = 1e-6 * truth.abs().where(np.isfinite(truth), 0) + 1e-12  # of rounding
-    covered = (low <= truth + near) & (truth - near <= high)
-    rows["covered"] = covered.where(low.notna() & truth.notna()).astype(float)
-    rows["width"] = (high - low).mask(low == high, 0.0)
-    rows["term"] = rows["term"].mask(rows["about"] == "jointly", "all")
-    rows["failed"] = rows["failure"].notna()
-    grouped = rows.groupby([*KEY, "number"], sort=False)
-    return grouped.agg({"covered": "min", "width": "mean", "p": "first", "seconds": "first",
-                        "failed": "any"})  # fmt: skip
+class Timed:
+    """Calls whose CPU seconds and failures are kept."""
+
+    def __init__(self):
+        self.seconds, self.failures = {}, {}
+
+    def __call__(self, what, function, *given, otherwise=np.nan):
+        started = time.process_time()
+        try:
+            return function(*given)
+        except Exception as error:
+            self.failures[what] = f"{type(error).__name__}: {error}"[:200]
+            return otherwise
+        finally:
+            self.seconds.setdefault(what, time.process_time() - started)
 
 
-def too_small(pvalues):
-    """Whether p-values of the truth are, by the test of Kolmogorov and Smirnov."""
-    known = pvalues.dropna()
-    if known.nunique() < 2:
-        return False
-    return stats.kstest(known, "uniform", alternative="greater").pvalue < 1e-4
+def infer_ask(ask, release, own, truth, levels):
+    """Fields of a row for every kind of limits and every term of one analysis."""
+
+    def read():
+        view = ask.read(ask.part(release.infer(ask.analysis)))
+        return view, [view.terms.index(term) for term in ask.terms]
+
+    timed, rows = Timed(), {}
+    view, places = timed("infer", read, otherwise=(None, [0] * len(ask.terms)))
+    for about in ask.about or (NO_LIMITS,):
+        nothing = np.full((max(places) + 1, 2), np.nan)
+        ends = {alpha: nothing for alpha in LEVELS}
+        if view is not None and ask.about:
+            ends |= {a: timed(about, view.ends, a, about, otherwise=nothing) for a in levels}
+        for term, place in zip(ask.terms, places, strict=True):
+            rows[about, term] = row = {
+                "estimate": np.nan if view is None else view.params[place],
+                "truth": own.get(term, np.nan) if "table" in about else truth[term][0],
+                "ends": [end for alpha in LEVELS for end in ends[alpha][place]],
+            }
+            if about in ("population", NO_LIMITS) and view is not None and view.pvalue:
+                values = dict(zip(("null", "false"), truth[term], strict=True))
+                if view.of_zero:  # one p-value, of a hypothesis that is true or false
+                    values = {"null" if abs(truth[term][0]) < 1e-9 else "false": 0.0}
+                for what, value in values.items():
+                    if np.isfinite(value):
+                        row[what] = timed("test", view.pvalue, term, value)
+    for (about, _), row in rows.items():
+        row |= {"infer": timed.seconds["infer"], "limits": timed.seconds.get(about, 0.0),
+                "test": timed.seconds.get("test", 0.0)}  # fmt: skip
+        failed = [
+            timed.failures[what] for what in ("infer", about, "test") if what in timed.failures
+        ]
+        row["failure"] = "; ".join(failed)
+    return rows
 
 
-def figures(path):
-    """What every term and kind of limits shows; `small` are p-values of the truth."""
-    every = by_release(path)
-    rejected = (every["p"] <= 0.05).where(every["p"].notna())
-    every = every.assign(unbounded=np.isinf(every["width"]), level=rejected.astype(float),
-                         ms=1000 * every["seconds"], releases=every["covered"])  # fmt: skip
-    found = every.groupby(KEY, sort=False).agg({
-        "covered": "mean", "width": "median", "unbounded": "mean", "level": "mean",
-        "ms": "median", "failed": "sum", "releases": "count",
-    })  # fmt: skip
-    return found.assign(small=every["p"].groupby(KEY, sort=False).agg(too_small))
+FIELDS = ("estimate", "truth", "ends", "null", "false", "infer", "limits", "test", "failure")
 
 
-def compare(new, old=None):
-    now = figures(new)
-    error = 3 * np.sqrt(0.95 * 0.05 / now["releases"])
-    worse = (now["covered"] < 0.95 - error) | (now["failed"] > 0) | now["small"]
-    if old is not None:
-        before = figures(old)
-        same = before.reindex(now.index)
-        worse |= (now["width"] > 1.03 * same["width"]) | (now["failed"] > same["failed"])
-        worse |= now["covered"] < np.minimum(same["covered"], 0.95) - 0.01
-        worse |= now["ms"] > np.maximum(1.2 * same["ms"], same["ms"] + 1)
-        now = now.join(before, rsuffix=" before", how="outer")
-    print(now.round(4).to_string())
-    print("\nworse:", *map(", ".join, worse.index[worse]), sep="\n")
+def short(value):
+    """Seven digits, which keep the order of numbers and make files small."""
+    if isinstance(value, list):
+        return list(map(short, value))
+    return value if isinstance(value, str) else float(f"{value:.7g}")
+
+
+def infer_one(name, folder, releases, dry):
+    """Rows of one setting, and the CPU seconds of a release."""
+    setting, path, seconds = SETTINGS[name], archive(folder, name), []
+    found = defaultdict(lambda: {what: [] for what in FIELDS})
+    known = json.loads(path.with_suffix(".json").read_text())
+    wanted = [number for number in releases_of(path) if number < releases]
+    for number in wanted[: DRY + 1] if dry else wanted:
+        started = time.process_time()
+        release, own = opened(path, number)
+        made = {}
+        if setting.fitted:
+            timed = Timed()
+            timed("infer", release.infer, FittedDensity())
+            took = {"infer": timed.seconds["infer"], "limits": 0.0, "test": 0.0, "failure": ""}
+            made["fitted density", NO_LIMITS, ""] = took
+        for key, ask in setting.asks.items():
+            levels = LEVELS if number % EVERY == 0 else LEVELS[1:2]
+            rows = infer_ask(ask, release, own.get(key, {}), known[key], levels)
+            made |= {(key, about, term): row for (about, term), row in rows.items()}
+        for key, row in made.items():
+            for what in FIELDS:
+                missing = [np.nan] * 6 if what == "ends" else np.nan
+                found["\t".join(key)][what].append(short(row.get(what, missing)))
+        seconds.append(time.process_time() - started)
+    if dry:  # the first release of `EVERY` has limits at all levels
+        return dict(found), seconds[0] / EVERY + np.mean(seconds[1:]) * (1 - 1 / EVERY)
+    return dict(found), np.mean(seconds)
+
+
+def every(work, names, given):
+    """Name and result of each setting, from so many processes."""
+    task = partial(work, folder=given.folder, releases=given.releases, dry=given.dry)
+    if given.jobs == 1:
+        yield from ((name, task(name)) for name in names)
+        return
+    with Pool(given.jobs) as pool:
+        yield from zip(names, pool.imap(task, names), strict=True)
+
+
+def chosen(given):
+    return [name for name in SETTINGS if any(map(name.startswith, given.only or [""]))]
+
+
+def measure(given):
+    given.folder.mkdir(parents=True, exist_ok=True)
+    total = 0.0
+    for name, seconds in every(measure_one, chosen(given), given):
+        total += seconds * given.releases
+        print(f"{name:<40}{1000 * seconds:>8.0f} CPU ms a release", flush=True)
+    print(f"about {total / 3600:.2f} CPU hours of {given.releases} releases")
+
+
+def infer(given):
+    held = json.loads(given.out.read_text()) if given.out.exists() and not given.dry else {}
+    names = [name for name in chosen(given)
+             if name not in held and archive(given.folder, name).exists()]  # fmt: skip
+    total = 0.0
+    for name, (found, seconds) in every(infer_one, names, given):
+        total += seconds * given.releases
+        held[name] = found
+        each = ", ".join(
+            f"{key} {1000 * cpu:.0f}" for (_, key), cpu in cpu_of({name: found}).items()
+        )
+        print(f"{name:<40}{1000 * seconds:>8.0f} CPU ms a release: {each}", flush=True)
+        if not given.dry:
+            given.out.write_text(json.dumps(held))
+    print(f"about {total / 3600:.2f} CPU hours of {given.releases} releases")
+
+
+def cpu_of(held):
+    """CPU seconds of every analysis in a release: inference, 95% limits of each kind, tests."""
+    found = defaultdict(dict)
+    for name, rows in held.items():
+        for key, row in rows.items():
+            ask, about, _ = key.split("\t")
+            parts = {"infer": "infer", "test": "test", about: "limits"}
+            found[name, ask] |= {part: np.median(row[what]) for part, what in parts.items()}
+    return {key: sum(parts.values()) for key, parts in found.items()}
+
+
+class Row:
+    """Figures of one or more terms, which count as covered together."""
+
+    def __init__(self, terms):
+        truth = np.array([row["truth"] for row in terms], dtype=float)
+        ends = np.array([row["ends"] for row in terms], dtype=float)
+        lows, highs = ends[..., ::2], ends[..., 1::2]
+        low, high = lows[..., 1], highs[..., 1]
+        near = 1e-6 * np.where(np.isfinite(truth), np.abs(truth), 0) + 1e-12  # of rounding
+        self.known = ~(np.isnan(low) | np.isnan(truth)).any(axis=0)
+        self.covered = ((low <= truth + near) & (truth - near <= high)).all(axis=0)
+        with np.errstate(invalid="ignore"):
+            self.widths = (high - low).mean(axis=0)[self.known]
+        self.widths[np.isnan(self.widths)] = 0.0  # both ends at one infinity
+        beyond = (lows[..., 1:] > lows[..., :-1]) | (highs[..., 1:] < highs[..., :-1])
+        self.crossed = int(beyond.any(axis=(0, 2)).sum())
+        self.null, self.false = (
+            np.array(terms[0][what], dtype=float) if len(terms) == 1 else np.empty(0)
+            for what in ("null", "false")
+        )
+        self.null, self.false = (p[~np.isnan(p)] for p in (self.null, self.false))
+        self.seconds = [np.nanmedian(terms[0][what]) for what in ("infer", "limits")]
+        failures = [text for row in terms for text in row["failure"] if text]
+        self.failed, self.failure = len(failures), next(iter(failures), "")
+        any_known = self.known.any()
+        self.coverage = self.covered[self.known].mean() if any_known else np.nan
+        self.width = np.median(self.widths) if any_known else np.nan
+
+    @property
+    def cells(self):
+        """Texts of the columns of the table."""
+        rates = [self.coverage, *(np.mean(found) if len(found) else np.nan for found in (
+            np.isinf(self.widths), self.null <= 0.05, self.false <= 0.05))]  # fmt: skip
+        coverage, *others = [f"{rate:.3f}" for rate in rates]
+        time_taken = " + ".join(f"{1000 * one:.1f}" for one in self.seconds)
+        return [coverage, f"{self.width:.3g}", *others, time_taken]
+
+    def failures(self, old):
+        """What is wrong with a row, by itself and beside the former one."""
+        n = max(self.known.sum(), 1)
+        if self.coverage < 0.95 - 3 * np.sqrt(0.95 * 0.05 / n):
+            before = "" if old is None else f" (before: {old.coverage:.3f})"
+            yield f"coverage {self.coverage:.3f} is 3 standard errors below .95{before}"
+        if len(self.null) and np.ptp(self.null):
+            p = stats.kstest(self.null, "uniform", alternative="greater").pvalue
+            if p < 1e-4:
+                yield f"p-values of the truth are too small (p = {p:.1g})"
+        if self.crossed:
+            yield f"limits of {self.crossed} releases are not nested"
+        if self.failed > (0 if old is None else old.failed):
+            yield f"{self.failed} releases failed, such as {self.failure}"
+        if old is None:
+            return
+        both = self.known & old.known
+        lost, gained = (
+            np.sum(both & a.covered & ~b.covered) for a, b in ((old, self), (self, old))
+        )
+        if self.coverage < 0.95 and lost - gained > 0.01 * both.sum():
+            p = stats.binomtest(int(lost), int(lost + gained)).pvalue
+            if p < 0.001:
+                yield f"coverage {old.coverage:.3f} -> {self.coverage:.3f} (p = {p:.1g})"
+        if self.width > 1.03 * old.width:
+            yield f"median width {old.width:.3g} -> {self.width:.3g}"
+
+
+def rows_of(held):
+    """All rows: those of joint limits together."""
+    found = defaultdict(list)
+    for name, rows in held.items():
+        for key, row in rows.items():
+            ask, about, term = key.split("\t")
+            if term:
+                found[name, ask, "all" if about == "jointly" else term, about].append(row)
+    return {key: Row(terms) for key, terms in found.items()}
+
+
+HEAD = ("setting", "analysis", "term", "about", "coverage", "width", "unbounded", "level", "power",
+        "CPU ms")  # fmt: skip
+
+
+def line(cells):
+    texts = ["" if set(cell) <= set("nan ->") else cell.replace("|", "given") for cell in cells]
+    return f"| {' | '.join(texts)} |"
+
+
+def table(new, old=None):
+    """Print the rows, and then what fails."""
+    after, before = rows_of(new), {} if old is None else rows_of(old)
+    print(line(HEAD) + "\n" + "| --- " * len(HEAD) + "|")
+    fails = [f"{', '.join(key)}: gone" for key in before if key not in after]
+    for key, row in after.items():
+        former = before.get(key)
+        cells = row.cells if former is None else [
+            a if a == b else f"{a} -> {b}" for a, b in zip(former.cells, row.cells, strict=True)
+        ]  # fmt: skip
+        print(line([*key, *cells]))
+        fails += [f"{', '.join(key)}: {text}" for text in row.failures(former)]
+    took, formerly = cpu_of(new), {} if old is None else cpu_of(old)
+    for key, seconds in took.items():
+        former = formerly.get(key, np.inf)
+        if seconds > max(1.2 * former, former + 1e-3):
+            fails.append(f"{', '.join(key)}: {1000 * former:.1f} -> {1000 * seconds:.1f} CPU ms")
+    totals = " -> ".join(f"{sum(one.values()):.1f}" for one in (formerly, took) if one)
+    print(f"\n{len(after)} rows; {totals} CPU s of a release of every setting")
+    print("\n".join(f"FAIL {text}" for text in fails) or "nothing fails")
+
+
+def show(given):
+    table(json.loads(given.one.read_text()))
+
+
+def compare(given):
+    table(json.loads(given.new.read_text()), json.loads(given.old.read_text()))
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True)
+    for work, paths in (
+        (measure, ["folder"]), (infer, ["folder", "out"]), (show, ["one"]),
+        (compare, ["old", "new"]),
+    ):  # fmt: skip
+        command = commands.add_parser(work.__name__)
+        command.set_defaults(work=work)
+        for path in paths:
+            command.add_argument(path, type=Path)
+        if "folder" in paths:
+            command.add_argument("--releases", type=int, default=400)
+            command.add_argument("--only", nargs="+", help="beginnings of names of settings")
+            command.add_argument("--jobs", type=int, default=1)
+            command.add_argument("--dry", action="store_true", help="time a few releases only")
+    given = parser.parse_args()
+    given.work(given)
 
 
 if __name__ == "__main__":
-    given = parsed(__doc__, {"work": ("infer", "compare"), "paths": [Path]}, releases=400, jobs=1,
-                   only=[str])  # fmt: skip
-    if given.work == "infer":
-        infer(*given.paths, given.releases, given.jobs, given.only)
-    else:
-        compare(*given.paths)
+    main()
