@@ -43,9 +43,6 @@ def test_the_verdict(unplanned):
         else:
             assert follows
         assert found.bounds.informative.any() == (verdict != "out of reach")
-
-
-def test_of_functions_the_columns_are_named(unplanned):
     release = unplanned["one, n hidden"]
     found = release.explain(dps.Moments.of(release.schema, ["age", "income"]))
     assert found.ask == "an analysis of age, income"
