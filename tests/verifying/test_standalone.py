@@ -37,7 +37,7 @@ def test_it_runs_without_the_package(whole, rows, tmp_path):
         )
 
     plan = whole(dps.ApproxDP(1, 1e-6), "replace", "smoking", "ages", "pair")
-    dps.release(plan, rows, m=300, rng=1).save(tmp_path / "release.zip")
+    dps.release(plan, rows, m=60, rng=1).save(tmp_path / "release.zip")
     done = run("release.zip")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("agrees\n")
