@@ -75,6 +75,12 @@ def _noise_of(name: str) -> Iterator[None]:
     if REAL_NOISE & set(name.partition("::")[0].split("/")):
         yield
         return
+    with _noise_of_numpy(name):
+        yield
+
+
+@contextmanager
+def _noise_of_numpy(name: str) -> Iterator[None]:
     rng = np.random.default_rng(zlib.crc32(name.encode()))
 
     def add(sums, scale, law):
@@ -86,6 +92,13 @@ def _noise_of(name: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(noise, "_opendp", add)
         patch.setattr(noise, "secrets", SimpleNamespace(token_bytes=rng.bytes))
+        yield
+
+
+@pytest.fixture
+def noise_of_numpy(request) -> Iterator[None]:
+    """Noise with a seed for one test in a folder of `REAL_NOISE`."""
+    with _noise_of_numpy(request.node.nodeid):
         yield
 
 

@@ -3,70 +3,30 @@
 import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import dpstats as dps
 from dpstats.analyses.registry import analysis_from_text
-from dpstats.cli import DONE, REFUSED, main
-
-GRAPH = """
-[[column]]
-name = "weight"
-low = 0
-high = 100
-points = 9
-missing = 0
-[[column]]
-name = "height"
-low = 0
-high = 100
-points = 9
-missing = 0
-[[analysis]]
-name = "graph"
-kind = "graphical_model"
-columns = ["height", "weight"]
-[[analysis]]
-name = "weights"
-kind = "group_means"
-column = "weight"
-by = "smoker"
-[[analysis]]
-name = "picture"
-kind = "graphical_model"
-columns = ["height", "weight"]
-estimator = "clime"
-penalties = [0.1, 0.3]
-"""
+from dpstats.cli import REFUSED, main
 
 
-def test_options_of_summaries(folder, printed):
-    (folder / "graph.toml").write_text((folder / "request.toml").read_text() + GRAPH)
-    survey = pd.read_csv("survey.csv")
-    numbers = pd.RangeIndex(len(survey)).to_numpy()
-    survey.assign(weight=numbers % 100, height=numbers % 70).to_csv("survey.csv", index=False)
-    printed("release", "--unchecked", "graph.toml", "survey.csv", "-o", "g.zip", "--m", "100")
-    release = dps.load("g.zip")
-
-    def shown(*options):
-        return printed("infer", "g.zip", *options).rstrip()
-
-    graph, picture = release.infer("graph"), release.infer("picture")
-    assert shown("graph", "--simultaneous") == graph.summary(simultaneous=True)
-    assert shown("graph", "--adjust", "fdr_bh") == graph.summary(adjust="fdr_bh")
-    weights = release.infer("weights")
-    pairs = shown("weights", "--adjust", "holm")
+def test_options_of_summaries(archive, printed):
+    graph, picture = archive.infer("graph"), archive.infer("picture")
+    shown = printed("infer r.zip graph --simultaneous").rstrip()
+    assert shown == graph.summary(simultaneous=True)
+    assert printed("infer r.zip graph --adjust fdr_bh").rstrip() == graph.summary(adjust="fdr_bh")
+    weights = archive.infer("weights")
+    pairs = printed("infer r.zip weights --adjust holm").rstrip()
     assert pairs == f"{weights.summary()}\n\n{weights.pairwise().summary()}"
     other = next(one for one in (0.1, 0.3) if one != picture.nearest)
-    assert f"below: penalty {other}" in shown("picture", "--penalty", str(other))
-    refused = printed("infer", "g.zip", "graph", "--penalty", "0.3", code=REFUSED)
+    assert f"below: penalty {other}" in printed(f"infer r.zip picture --penalty {other}")
+    refused = printed("infer r.zip graph --penalty 0.3", code=REFUSED)
     assert "--penalty has no meaning for 'graph'" in refused
 
 
 def test_long_tables_print_as_many_rows_as_asked_for(archive, printed, capsys):
     for rows, lines in (("all", 4), ("2", 2)):
-        text = printed("infer", "r.zip", "table", "smoking", "--most", rows)
+        text = printed(f"infer r.zip table smoking --most {rows}")
         assert text.count("smoker=") == lines
         assert ("2 more rows in to_frame(); print them with most=" in text) == (lines == 2)
     with pytest.raises(SystemExit, match="2"):
@@ -75,7 +35,7 @@ def test_long_tables_print_as_many_rows_as_asked_for(archive, printed, capsys):
 
 
 def test_json(archive, printed):
-    found = json.loads(printed("infer", "r.zip", "--json", "--alpha", "0.1"))
+    found = json.loads(printed("infer r.zip --json --alpha 0.1"))
     assert [one["name"] for one in found] == list(archive.analyses)
     smoking, _, table, link, *_ = found
     ends = archive.infer("smoking").conf_int(alpha=0.1)
@@ -87,19 +47,16 @@ def test_json(archive, printed):
     assert link["conf_int"] == list(archive.infer("link").conf_int(alpha=0.1))
 
 
-def test_what_has_no_such_interval_is_left_out_and_the_others_are_written(archive, capsys):
+def test_what_has_no_such_interval_is_left_out_and_others_are_written(archive, printed, streams):
     ends = archive.infer("smoking").conf_int(method="certified")
-    certified = ("--method", "certified")
-    names = ["infer", "r.zip", "smoking", "link", "--csv"]
-    assert main([*names, *certified]) == DONE
-    out, err = capsys.readouterr()
+    out, err = streams("infer r.zip smoking link --csv --method certified")
     assert "link" not in out
     assert all(repr(float(end)) in out for end in ends)
     assert "'link' is left out: there is no certified interval for Cramer's V" in err
-    assert main(["infer", "r.zip", "link", "--csv", *certified]) == REFUSED
-    assert "no analysis is left" in capsys.readouterr().err
-    assert main([*names, "--simultaneous"]) == REFUSED
-    assert "--simultaneous is for the text" in capsys.readouterr().err
+    refused = printed("infer r.zip link --csv --method certified", code=REFUSED)
+    assert "no analysis is left" in refused
+    refused = printed("infer r.zip smoking link --csv --simultaneous", code=REFUSED)
+    assert "--simultaneous is for the text" in refused
 
 
 def test_asking_for_more(archive, printed):
@@ -154,12 +111,8 @@ def test_text_is_parsed_and_never_evaluated(tmp_path, monkeypatch):
             analysis_from_text(text)
         assert says in str(error.value)
         assert not list(Path().iterdir())
-    for text, made in {
-        "Marginals(['a', 'b'], degree=1)": dps.Marginals(["a", "b"], degree=1),
-        "Marginals(('a', 'b'))": dps.Marginals(["a", "b"]),
-        "GoodnessOfFit('a', {'x': 0.25, 'y': 0.75})": dps.GoodnessOfFit(
-            "a", {"x": 0.25, "y": 0.75}
-        ),
-        "OLS('y ~ a + C(g)')": dps.OLS("y ~ a + C(g)"),
-    }.items():
-        assert analysis_from_text(text) == made
+    for text in [
+        "Marginals(['a', 'b'], degree=1)", "Marginals(('a', 'b'))", "OLS('y ~ a + C(g)')",
+        "GoodnessOfFit('a', {'x': 0.25, 'y': 0.75})",
+    ]:  # fmt: skip
+        assert analysis_from_text(text) == eval(f"dps.{text}")

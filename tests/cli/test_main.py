@@ -12,43 +12,37 @@ import pytest
 import dpstats as dps
 from dpstats.cli import DONE, FAILED, OVER_BUDGET, REFUSED, main
 
+RELEASE = "release --unchecked request.toml survey.csv --m 50 -o"
 
-def test_from_request_to_answers(folder, capsys):
-    assert main(["preview", "request.toml", "--n", "2000"]) == DONE
-    assert "95% width" in capsys.readouterr().out
-    assert main(["plan", "request.toml", "-o", "plan.json", "--n", "2000"]) == DONE
+
+def test_from_request_to_answers(folder, printed, streams):
+    assert "95% width" in printed("preview request.toml --n 2000")
+    printed("plan request.toml -o plan.json --n 2000")
     assert json.loads((folder / "plan.json").read_text())["rows"] == 2000
-    assert main(["ledger", "new", "book", "--cap", "3/2"]) == DONE
-    release = ["release", "--unchecked", "plan.json", "survey.csv", "--ledger", "book", "--m", "99"]
-    release += ["-o", "out.zip"]
-    assert main(release) == DONE
-    printed = capsys.readouterr()
-    assert "delta" in printed.out
-    assert "reading rows" in printed.err
-    assert "warning" not in printed.err
+    printed("ledger new book --cap 3/2")
+    release = "release --unchecked plan.json survey.csv --ledger book --m 99 -o"
+    out, err = streams(f"{release} out.zip")
+    assert "delta" in out
+    assert "reading rows" in err
+    assert "warning" not in err
     assert not list(folder.glob("*.measurements.zip"))
-    assert main(["infer", "out.zip", "smoking", "--alpha", "0.1"]) == DONE
-    assert "90% noise-aware" in capsys.readouterr().out
-    assert main(["infer", "out.zip"]) == DONE
-    assert capsys.readouterr().out.count("Target:") == 2
-    assert main(["ledger", "show", "book"]) == DONE
-    again = [*release[:-1], "again.zip"]
-    assert main(again) == OVER_BUDGET
-    assert "remaining" in capsys.readouterr().err
+    assert "90% noise-aware" in printed("infer out.zip smoking --alpha 0.1")
+    assert printed("infer out.zip").count("Target:") == 2
+    printed("ledger show book")
+    assert "remaining" in printed(f"{release} again.zip", code=OVER_BUDGET)
     assert dps.load("out.zip").n == 2000
 
 
-def test_refusals_are_one_sentence_and_exit_code_two(folder, capsys):
+def test_refusals_are_one_sentence_and_exit_code_two(folder, printed):
     for command, message in {
         "preview none.toml": "cannot read none.toml",
         "preview request.toml": "number of rows",
         "release --unchecked request.toml none.csv -o x.zip": "no file 'none.csv'",
         "infer survey.csv": "is a table, not a release",
     }.items():
-        assert main(command.split()) == REFUSED
-        printed = capsys.readouterr().err
-        assert "Traceback" not in printed
-        assert message in printed
+        said = printed(command, code=REFUSED)
+        assert "Traceback" not in said
+        assert message in said
 
 
 def test_demo_tells_the_whole_story(tmp_path, monkeypatch, capsys, fast):
@@ -74,23 +68,19 @@ def test_demo_tells_the_whole_story(tmp_path, monkeypatch, capsys, fast):
 
 def test_a_run_without_standard_streams(folder):
     command = "release --unchecked request.toml survey.csv --m 50 -o a.zip <&- >&- 2>&-"
-    done = subprocess.run(
-        f"{sys.executable} -m dpstats {command}", shell=True, cwd=folder, check=False
-    )
-    assert done.returncode == DONE
+    subprocess.run(f"{sys.executable} -m dpstats {command}", shell=True, cwd=folder, check=True)
     assert dps.load(folder / "a.zip").n == 2000
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
 def test_a_release_that_cannot_be_printed_is_written(folder, monkeypatch, capsys):
-    command = ["release", "--unchecked", "request.toml", "survey.csv", "--m", "50"]
-    for arguments, said in (
-        ([*command, "-o", "b.zip"], "b.zip is written; printing failed"),
-        (["infer", "b.zip"], "printing failed"),
+    for command, said in (
+        (f"{RELEASE} b.zip", "b.zip is written; printing failed"),
+        ("infer b.zip", "printing failed"),
     ):
         with open("/dev/full", "w") as full, monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", full)
-            assert main(arguments) == FAILED
+            assert main(command.split()) == FAILED
         last = capsys.readouterr().err.splitlines()[-1]
         assert last == f"dpstats: {said}: No space left on device"
     assert dps.load("b.zip").n == 2000
@@ -105,7 +95,6 @@ class Closed(io.StringIO):
 
 def test_a_reader_that_goes_away_does_not_stop_a_release(folder, monkeypatch):
     monkeypatch.setattr(sys, "stderr", Closed())
-    command = ["release", "--unchecked", "request.toml", "survey.csv", "-o", "out.zip"]
-    assert main([*command, "--m", "50"]) == DONE
+    assert main(f"{RELEASE} out.zip".split()) == DONE
     assert dps.load("out.zip").n == 2000
-    assert main(["release", "--unchecked", "request.toml", "none.csv", "-o", "x.zip"]) == REFUSED
+    assert main(f"{RELEASE} x.zip".replace("survey", "none").split()) == REFUSED
