@@ -26,11 +26,6 @@ def methods(modules):
     return modules["paper_methods"]
 
 
-@pytest.fixture(scope="module")
-def simulation(modules):
-    return modules["paper_simulation"]
-
-
 def test_sizes_are_the_printed_lower_bounds(methods):
     for p in [3, 6, 10]:
         f, omega = 1 + p + p * (p - 1) // 2, 2**p
@@ -62,13 +57,12 @@ def test_errors_are_within_what_the_noise_allows(methods):
     """Candidates cover all 8 cells, so the private rows are a density on them, at the noise."""
     for reference in ["uniform", "histogram", "Bernstein"]:
         sigma = methods.sizes(reference, 3)[-1]
-        noise = [
-            np.abs(np.random.default_rng([s, 3, 1]).laplace(0, sigma, 6)).max() for s in range(4)
-        ]
+        draws = [np.random.default_rng([s, 3, 1]).laplace(0, sigma, 6) for s in range(4)]
+        noise = np.abs(draws).max(axis=1)
         for way in ("PuLP", "columns"):
             runs = [methods.run(reference, way, 3, seed) for seed in range(4)]
             density = np.array([r.density for r in runs])
-            assert (density <= 2 * np.array(noise) + 1e-3).all()
+            assert (density <= 2 * noise + 1e-3).all()
             assert np.abs([r.rows - r.density for r in runs]).max() < 0.5  # k = 14 rows
             assert density.mean() > 0.1  # Laplace noise of scale .15
 
@@ -90,15 +84,11 @@ def test_solvers_reach_the_same_optimum_on_the_same_answers(methods):
 
 def test_measured_references_follow_the_rows(methods):
     for reference in ["histogram", "Bernstein"]:
-        rng = np.random.default_rng(3)
-        n = methods.sizes(reference, 3)[0]
-        sums = np.zeros(8, dtype=np.int64)
-        if reference == "histogram":
-            sums[-1] = n
-        else:
+        rng, n = np.random.default_rng(3), methods.sizes(reference, 3)[0]
+        sums = np.array([0] * 7 + [n])
+        if reference == "Bernstein":
             numbers, block = methods.lattice(3, n)
-            upper = {name: np.full(n, 512) for name in numbers.names}
-            sums = block.sums(upper)
+            sums = block.sums({name: np.full(n, 512) for name in numbers.names})
         points = methods.candidates(reference, 3, n, sums, 2_000, rng)
         assert all(codes.mean() > 0.55 for codes in points.values())
         uniform = methods.candidates("uniform", 3, n, sums, 2_000, rng)
@@ -111,9 +101,9 @@ def test_a_release_is_within_the_promise_for_its_rows(methods):
     assert methods.released(3, n, 2 * methods.EPSILON, 0).rows < promised < 0.3
 
 
-def test_the_page_shows_the_sizes(simulation):
+def test_the_page_shows_the_sizes(modules):
     page = (ROOT / "docs" / "explanation" / "paper" / "simulation.md").read_text("utf-8")
-    head, rule, *lines = simulation.size_table(10).splitlines()
+    head, rule, *lines = modules["paper_simulation"].size_table(10).splitlines()
     shown = page[page.index(f"{head}\n{rule}\n") :].split("\n\n")[0].splitlines()[2:]
     assert len(shown) >= 5
     assert set(shown) <= set(lines)
