@@ -23,6 +23,7 @@ def test_preview_solves_for_a_budget_or_for_rows(folder, printed, streams):
 def test_refusals_of_solving_name_the_parameters(folder, printed):
     power = "--of smoking --power 0.8"
     for options, message in {
+        "": "preview needs a number of rows",
         "--width 1": "give one --of NAME with --width, --delta or --power",
         "--of smoking --width 0.1 --budget x": "--budget: epsilon must be",
         power: "power= needs alternative=, an effect size, or like=, a release",

@@ -13,7 +13,7 @@ from dpstats.planning.requests import load_request
 RELEASE = "release request.toml survey.csv --m 50"
 
 
-def test_nothing_is_spent_when_the_output_cannot_be_kept(folder, printed):
+def test_nothing_is_spent_when_the_output_cannot_be_kept(folder, printed, streams):
     printed("ledger new book --cap 5")
     release = f"{RELEASE} --unchecked --ledger book -o"
     assert "nothing was spent" in printed(f"{release} nowhere/out.zip", code=REFUSED)
@@ -21,7 +21,10 @@ def test_nothing_is_spent_when_the_output_cannot_be_kept(folder, printed):
         refused = printed(f"{release} out.zip {option} {value}", code=REFUSED)
         assert f"dpstats: {option.lstrip('-')} must be" in refused
     assert dps.Ledger.open("book").spent == 0
-    printed(f"{release} out.zip")
+    out, err = streams(f"{release} out.zip")
+    assert "delta" in out
+    assert "reading rows" in err
+    assert not list(folder.glob("*.measurements.zip"))
     paid = (folder / "out.zip").read_bytes()
     refused = printed(f"{release} out.zip", code=REFUSED)
     assert "is kept; name another file, or replace it with overwrite=True;" in refused

@@ -73,7 +73,6 @@ def test_labels_are_text_and_nothing_comes_from_elsewhere(page):
 
 
 def test_it_is_accessible_as_far_as_its_source_shows(page):
-    # What axe-core checks of such a page; the whole of it runs where a browser is found.
     outline = Outline(page)
     assert ("html", {"lang": "en"}, []) in outline.found
     levels = [int(tag[1]) for tag, _, _ in outline.found if re.fullmatch("h[1-6]", tag)]
