@@ -156,6 +156,7 @@ def test_without_certified_intervals_it_keeps_the_contract_too(example, monkeypa
     dps.testing.check_analysis(example.TrimmedMean("age", 0.2), SCHEMA, ages(200))
     summary = released(example).infer("t").summary()
     assert "none" in next(line for line in summary.splitlines() if line.startswith("age "))
+    assert 'certified "none": no interval holds for every possible table' in summary
 
 
 def test_answers_to_a_table_are_in_the_order_that_the_page_says(no_noise):

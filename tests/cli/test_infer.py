@@ -9,19 +9,44 @@ import dpstats as dps
 from dpstats.analyses.registry import analysis_from_text
 from dpstats.cli import REFUSED, main
 
+JOINT = "smoker == 'yes' and age >= 65"
+OLD, SHOWN = dps.Proportion("age >= 65"), [
+    (["infer", "graph", "--simultaneous"], lambda r: r.infer("graph").summary(simultaneous=True)),
+    (["infer", "graph", "--adjust", "fdr_bh"], lambda r: r.infer("graph").summary(adjust="fdr_bh")),
+    (["infer", "weights", "--adjust", "holm"], lambda r: "\n\n".join(
+        found.summary() for found in (r.infer("weights"), r.infer("weights").pairwise()))),
+    *((["infer", "--ask", text], lambda r: r.infer(OLD).summary()) for text in (
+        "dps.Proportion(condition='age >= 65')", "proportion('age >= 65')",
+        '{kind = "proportion", condition = "age >= 65"}')),
+    (["explain", JOINT], lambda r: r.explain(JOINT)),
+    (["explain", "Marginals(['smoker', 'age'])"],
+     lambda r: r.explain(dps.Marginals(["smoker", "age"]))),
+    (["explain", "age < 65", "--over", "age >= 65"],
+     lambda r: r.explain("age < 65", over="age >= 65")),
+    (["bound", "smoker == 'yes'", "--minus", "age >= 65", "--alpha", "0.2", "--target",
+      "population"],
+     lambda r: r.bound("smoker == 'yes'", minus="age >= 65", alpha=0.2, target="population")),
+]  # fmt: skip
 
-def test_options_of_summaries(archive, printed):
-    graph, picture = archive.infer("graph"), archive.infer("picture")
-    shown = printed("infer r.zip graph --simultaneous").rstrip()
-    assert shown == graph.summary(simultaneous=True)
-    assert printed("infer r.zip graph --adjust fdr_bh").rstrip() == graph.summary(adjust="fdr_bh")
-    weights = archive.infer("weights")
-    pairs = printed("infer r.zip weights --adjust holm").rstrip()
-    assert pairs == f"{weights.summary()}\n\n{weights.pairwise().summary()}"
-    other = next(one for one in (0.1, 0.3) if one != picture.nearest)
+
+def test_commands_print_what_python_shows(archive, printed, streams):
+    for (verb, *rest), wanted in SHOWN:
+        assert printed(verb, "r.zip", *rest).rstrip() == str(wanted(archive))
+    nearest = archive.infer("picture").nearest
+    other = next(one for one in (0.1, 0.3) if one != nearest)
     assert f"below: penalty {other}" in printed(f"infer r.zip picture --penalty {other}")
-    refused = printed("infer r.zip graph --penalty 0.3", code=REFUSED)
-    assert "--penalty has no meaning for 'graph'" in refused
+    for options, message in {
+        "graph --penalty 0.3": "--penalty has no meaning for 'graph'",
+        "link --csv --method certified": "no analysis is left",
+        "smoking link --csv --simultaneous": "--simultaneous is for the text",
+    }.items():
+        assert message in printed(f"infer r.zip {options}", code=REFUSED)
+    assert printed("bound", "r.zip", "open('survey.csv')", code=REFUSED)
+    ends = archive.infer("smoking").conf_int(method="certified")
+    out, err = streams("infer r.zip smoking link --csv --method certified")
+    assert "link" not in out
+    assert all(repr(float(end)) in out for end in ends)
+    assert "'link' is left out: there is no certified interval for Cramer's V" in err
 
 
 def test_long_tables_print_as_many_rows_as_asked_for(archive, printed, capsys):
@@ -45,44 +70,6 @@ def test_json(archive, printed):
     assert table["table"][0]["smoker"] == "no"
     assert link["pvalue"] == archive.infer("link").pvalue
     assert link["conf_int"] == list(archive.infer("link").conf_int(alpha=0.1))
-
-
-def test_what_has_no_such_interval_is_left_out_and_others_are_written(archive, printed, streams):
-    ends = archive.infer("smoking").conf_int(method="certified")
-    out, err = streams("infer r.zip smoking link --csv --method certified")
-    assert "link" not in out
-    assert all(repr(float(end)) in out for end in ends)
-    assert "'link' is left out: there is no certified interval for Cramer's V" in err
-    refused = printed("infer r.zip link --csv --method certified", code=REFUSED)
-    assert "no analysis is left" in refused
-    refused = printed("infer r.zip smoking link --csv --simultaneous", code=REFUSED)
-    assert "--simultaneous is for the text" in refused
-
-
-def test_asking_for_more(archive, printed):
-    for text in [
-        "dps.Proportion(condition='age >= 65')",
-        "proportion('age >= 65')",
-        '{kind = "proportion", condition = "age >= 65"}',
-    ]:
-        found = printed("infer", "r.zip", "--ask", text)
-        assert found.rstrip() == archive.infer(dps.Proportion("age >= 65")).summary()
-
-
-def test_explain_and_bound_print_what_python_shows(archive, printed):
-    joint = "smoker == 'yes' and age >= 65"
-    marginals = dps.Marginals(["smoker", "age"])
-    for verb, query, options, wanted in [
-        ("explain", joint, [], archive.explain(joint)),
-        ("explain", "Marginals(['smoker', 'age'])", [], archive.explain(marginals)),
-        ("explain", "age < 65", ["--over", "age >= 65"],
-         archive.explain("age < 65", over="age >= 65")),
-        ("bound", "smoker == 'yes'",
-         ["--minus", "age >= 65", "--alpha", "0.2", "--target", "population"],
-         archive.bound("smoker == 'yes'", minus="age >= 65", alpha=0.2, target="population")),
-    ]:  # fmt: skip
-        assert printed(verb, "r.zip", query, *options).rstrip() == str(wanted)
-    assert printed("bound", "r.zip", "open('survey.csv')", code=REFUSED)
 
 
 REFUSALS = {

@@ -1,4 +1,4 @@
-"""The whole command line: streams that fail, and an example from start to end."""
+"""The whole command line: an example from start to end, streams that fail, names of outputs."""
 
 import io
 import subprocess
@@ -10,6 +10,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.cli import DONE, FAILED, REFUSED, main
+from dpstats.terminal import fitted
 
 RELEASE = "release --unchecked request.toml survey.csv --m 50 -o"
 
@@ -67,3 +68,23 @@ def test_a_reader_that_goes_away_does_not_stop_a_release(folder, monkeypatch):
     assert main(f"{RELEASE} out.zip".split()) == DONE
     assert dps.load("out.zip").n == 2000
     assert main(f"{RELEASE} x.zip".replace("survey", "none").split()) == REFUSED
+
+
+def test_outputs_have_the_ending_of_what_is_written(folder, printed):
+    for command, given, better in (
+        ("report z.zip", "z.pdf", "z.html"), ("init survey.csv", "n.json", "n.toml"),
+        ("plan request.toml", "p.toml", "p.json"), ("synthesize z.zip", "z.csv", "z.zip"),
+        ("release request.toml survey.csv", "z.csv", "z.zip"),
+    ):  # fmt: skip
+        refused = printed(f"{command} -o {given}", code=REFUSED)
+        assert f"name it {better}, not {given}" in refused
+        assert not (folder / given).exists()
+
+
+def test_sentences_wrap_and_hang_below_what_they_describe():
+    schema = "age     number, 0 to 120, 121 points; missing: counted as 40"
+    assert fitted(schema, 40).splitlines() == [
+        "age     number, 0 to 120, 121 points;", "        missing: counted as 40",
+    ]  # fmt: skip
+    command = "dpstats synthesize a.measurements.zip -o another.zip --overwrite"
+    assert command in fitted(f"dpstats: finish the release with: {command}", 40)

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,24 +72,27 @@ share = 1.5
 """
 
 
-def _plans() -> list[dps.Plan]:
-    small = {
-        "smoking": dps.Proportion("smoker == 'yes'", given="age >= 50"),
-        "b": dps.Proportion("hiv"), "mean": dps.Mean("age"), "median": dps.Quantile("age"),
-    }  # fmt: skip
-    tables = {
-        "t": dps.Marginals(["smoker", "hiv", "town"], degree=2), "g": dps.GroupMeans("age", "hiv"),
-    }  # fmt: skip
-    clipped = {"clip_norm": 2, "center": {"age": 50}, "scale": {"age": 25}}
-    line = {
-        "line": dps.OLS("age ~ hiv"), "median": dps.Quantile("bmi"),
-        "cov": dps.Covariance(["age", "height"], **clipped),
-    }  # fmt: skip
-    return [
-        dps.plan(SCHEMA, small, budget=dps.PureDP(1), reference=dps.PerturbedHistogram(0.25)),
-        dps.plan(SCHEMA, tables, budget=dps.ZCDP(Fraction(1, 2)), unit="add_remove"),
-        dps.plan(SCHEMA, line, budget=dps.ApproxDP(1, Fraction(1, 10**5)), n=120),
-    ]
+CLIPPED = {"clip_norm": 2, "center": {"age": 50}, "scale": {"age": 25}}
+PLANS = [
+    dps.plan(
+        SCHEMA,
+        {"smoking": dps.Proportion("smoker == 'yes'", given="age >= 50"),
+         "b": dps.Proportion("hiv"), "mean": dps.Mean("age"), "median": dps.Quantile("age")},
+        budget=dps.PureDP(1), reference=dps.PerturbedHistogram(0.25),
+    ),
+    dps.plan(
+        SCHEMA,
+        {"t": dps.Marginals(["smoker", "hiv", "town"]), "g": dps.GroupMeans("age", "hiv")},
+        budget=dps.ZCDP(Fraction(1, 2)), unit="add_remove",
+    ),
+    dps.plan(
+        SCHEMA,
+        {"line": dps.OLS("age ~ hiv"), "median": dps.Quantile("bmi"),
+         "cov": dps.Covariance(["age", "height"], **CLIPPED)},
+        budget=dps.ApproxDP(1, Fraction(1, 10**5)), n=120,
+    ),
+]  # fmt: skip
+DOCUMENTS = [json.loads(files.to_json(plan.to_dict())) for plan in PLANS]
 
 
 def _same(given_back: object, thing: object, what: str) -> None:
@@ -102,7 +105,15 @@ class Kinds:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._number = 0
+        self._document = tomllib.loads(REQUEST)
+        self._request = load_request(self._put("original.toml", REQUEST.encode()))
+        self._schema = dps.Schema.load(self._put("original-schema.toml", COLUMNS.encode()))
+        self._releases = [dps.release(plan, ROWS, m=30, k=20, rng=0) for plan in PLANS]
+        self._members = [release._members() for release in self._releases]
+        ledger = dps.Ledger.create(folder / "original.ledger", dps.PureDP(3))
+        for i, amount in enumerate(("1/10", "1/3", "1")):
+            ledger.spend(dps.PureDP(Fraction(amount)), f"note {i}", plan="ab" * 32, data="x.csv")
+        self._ledger, self._spendings = ledger.path.read_bytes(), ledger.spendings
 
     def by_name(self) -> dict[str, Callable[[random.Random], str]]:
         names = ("schemas", "requests", "plans", "ledgers", "measurements", "releases")
@@ -113,30 +124,6 @@ class Kinds:
         path.write_bytes(data)
         return path
 
-    @cached_property
-    def _releases(self) -> list[dps.Release]:
-        return [dps.release(plan, ROWS, m=30, k=20, rng=0) for plan in self._plans]
-
-    @cached_property
-    def _plans(self) -> list[dps.Plan]:
-        return _plans()
-
-    @cached_property
-    def _plan_documents(self) -> list[Any]:
-        return [json.loads(files.to_json(plan.to_dict())) for plan in self._plans]
-
-    @cached_property
-    def _document(self) -> Any:
-        return tomllib.loads(REQUEST)
-
-    @cached_property
-    def _request(self) -> dps.Plan:
-        return load_request(self._put("original.toml", REQUEST.encode()))
-
-    @cached_property
-    def _schema(self) -> dps.Schema:
-        return dps.Schema.load(self._put("original-schema.toml", COLUMNS.encode()))
-
     def _toml(self, rng: random.Random, text: str, document: Any, others: list[Any]) -> bytes:
         if rng.random() < 0.4:
             return mutations.of_bytes(rng, text.encode())
@@ -144,7 +131,7 @@ class Kinds:
 
     def schemas(self, rng: random.Random) -> str:
         document = {"column": self._document["column"]}
-        data = self._toml(rng, COLUMNS, document, self._plan_documents)
+        data = self._toml(rng, COLUMNS, document, DOCUMENTS)
         schema = read(dps.Schema.load, self._put("s.toml", data))
         _same(dps.Schema.from_dict(schema.to_dict()), schema, "a schema")
         repr(schema), str(schema)
@@ -170,12 +157,12 @@ class Kinds:
         repr(plan), str(plan), plan.digest
 
     def plans(self, rng: random.Random) -> str:
-        number = rng.randrange(len(self._plans))
-        document, original = self._plan_documents[number], self._plans[number]
+        number = rng.randrange(len(PLANS))
+        document, original = DOCUMENTS[number], PLANS[number]
         if rng.random() < 0.25:
             data = mutations.of_bytes(rng, files.to_json(document).encode())
         else:
-            changed = mutations.of_value(rng, document, self._plan_documents)
+            changed = mutations.of_value(rng, document, DOCUMENTS)
             data = mutations.as_json(rng, changed).encode()
         plan = read(dps.Plan.load, self._put("p.json", data))
         self._consistent(plan)
@@ -188,19 +175,6 @@ class Kinds:
                 again = dps.Measurements.from_members(measured.to_members())
                 _same(again, measured, "a measurement")
         return EQUAL if plan == original else OTHER
-
-    @cached_property
-    def _ledger(self) -> bytes:
-        path = self.folder / "original.ledger"
-        path.unlink(missing_ok=True)
-        ledger = dps.Ledger.create(path, dps.PureDP(3))
-        for i, amount in enumerate(("1/10", "1/3", "1")):
-            ledger.spend(dps.PureDP(Fraction(amount)), f"note {i}", plan="ab" * 32, data="x.csv")
-        return path.read_bytes()
-
-    @cached_property
-    def _spendings(self) -> tuple[Any, ...]:
-        return dps.Ledger.open(self._put("kept.ledger", self._ledger)).spendings
 
     def ledgers(self, rng: random.Random) -> str:
         original, signed = self._ledger, False
@@ -269,10 +243,6 @@ class Kinds:
             return files.pack(members)
         except UnicodeEncodeError:  # half a surrogate pair, which no file holds
             return b"PK"
-
-    @cached_property
-    def _members(self) -> list[dict[str, str]]:
-        return [release._members() for release in self._releases]
 
     def measurements(self, rng: random.Random) -> str:
         original = rng.choice(self._releases).measurements

