@@ -24,21 +24,15 @@ BUDGET = "[budget]\nepsilon = {}\n"
 
 
 @pytest.fixture
-def columns(entries):
-    return entries(
+def texts(entries):
+    """Columns, and what is asked of them."""
+    columns = entries(
         "column",
         {"name": "smoker", "levels": ["no", "yes"]},
         {"name": "age", "low": 0, "high": 120, "points": 121, "missing": 40},
     )
-
-
-@pytest.fixture
-def asked(entries):
-    return entries(
-        "analysis",
-        {"name": "smoking", "kind": "proportion", "condition": "smoker == 'yes'"},
-        {"name": "age", "kind": "mean", "columns": "age"},
-    )
+    smoking = {"name": "smoking", "kind": "proportion", "condition": "smoker == 'yes'"}
+    return columns, entries("analysis", smoking, {"name": "age", "kind": "mean", "columns": "age"})
 
 
 @pytest.fixture
@@ -62,9 +56,8 @@ def run(tmp_path, monkeypatch, rows, streams):
 
 
 @pytest.mark.parametrize(("unit", "apart"), [("replace", False), ("add_remove", True)])
-def test_every_command_knows_the_design(
-    run, rows, columns, asked, tmp_path, monkeypatch, unit, apart
-):
+def test_every_command_knows_the_design(run, rows, texts, tmp_path, monkeypatch, unit, apart):
+    columns, asked = texts
     declared, text = columns + DESIGN, f"unit = {unit!r}\n"
     (tmp_path / "schema.toml").write_text(declared)
     text += ("schema = 'schema.toml'\n" if apart else "") + BUDGET.format(1e6) + asked
@@ -91,7 +84,8 @@ def test_every_command_knows_the_design(
     assert dps.Plan.load(tmp_path / "plan.json").digest == again.measurements.plan_digest
 
 
-def test_a_design_beside_the_schema_is_refused(run, columns, asked, tmp_path):
+def test_a_design_beside_the_schema_is_refused(run, texts, tmp_path):
+    columns, asked = texts
     (tmp_path / "schema.toml").write_text(columns)
     text = f"schema = 'schema.toml'\n{BUDGET.format(1)}{asked}{DESIGN}"
     (tmp_path / "request.toml").write_text(text)
@@ -99,11 +93,9 @@ def test_a_design_beside_the_schema_is_refused(run, columns, asked, tmp_path):
     assert "[design] tables belong in the file of the schema" in printed
 
 
-def test_a_plan_file_with_contrasts_that_nothing_needs_is_refused(
-    run, columns, asked, entries, tmp_path
-):
+def test_a_plan_file_with_contrasts_that_nothing_needs_is_refused(run, texts, entries, tmp_path):
     more = entries("column", {"name": "b", "kind": "boolean"})
-    (tmp_path / "request.toml").write_text(BUDGET.format(2) + asked + columns + more + DESIGN)
+    (tmp_path / "request.toml").write_text(BUDGET.format(2) + "".join(texts) + more + DESIGN)
     run("plan request.toml -o plan.json")
     plain = json.loads((tmp_path / "plan.json").read_text())
     run("verify plan.json")
