@@ -12,7 +12,7 @@ import dpstats as dps
 from dpstats.auditing import pairs
 from dpstats.auditing.audit import NoiseAudit, audit_blocks
 from dpstats.auditing.noise_source import Event
-from dpstats.cli import DONE, FAILED, REFUSED, main
+from dpstats.cli import DONE, FAILED, REFUSED
 from dpstats.families import KINDS
 from dpstats.families.contrasts import Contrasts
 from dpstats.families.tables.cells import Table
@@ -74,14 +74,13 @@ def quick(monkeypatch, noise_of_numpy):
 
 
 @pytest.fixture
-def command(tmp_path, monkeypatch, capsys):
-    """Audits a plan through its file; gives the exit code and what was printed."""
+def audited(tmp_path, monkeypatch, streams):
+    """What the audit of a plan prints, which is read from its file."""
     monkeypatch.chdir(tmp_path)
 
-    def run(plan, *more):
+    def run(plan, *more, code=FAILED):
         plan.save("plan.json", overwrite=True)
-        code = main(["audit", "plan.json", "--draws", "100", *more])
-        return code, capsys.readouterr().out
+        return streams("audit", "plan.json", "--draws", "100", *more, code=code).out
 
     return run
 
@@ -102,9 +101,8 @@ def test_the_plans_of_this_page_have_all_kinds_of_blocks():
     assert found == set(KINDS.values())
 
 
-def test_a_plan_passes_with_a_table_and_what_is_not_shown(command):
-    code, printed = command(planned("stages", dps.ApproxDP(1, 1e-6), "add_remove"))
-    assert code == DONE
+def test_a_plan_passes_with_a_table_and_what_is_not_shown(audited):
+    printed = audited(planned("stages", dps.ApproxDP(1, 1e-6), "add_remove"), code=DONE)
     assert re.match(r"Audit of plan [0-9a-f]{16}: passed\n", printed)
     assert "number of rows: rows" in printed
     assert re.search(r"whole plan .* 1\.0000|whole plan .* 0\.\d{4}", printed)
@@ -113,9 +111,9 @@ def test_a_plan_passes_with_a_table_and_what_is_not_shown(command):
     assert "rho, proved" in printed
 
 
-def test_what_cannot_be_audited_is_refused(command):
+def test_what_cannot_be_audited_is_refused(audited):
     plan = planned("losses", dps.PureDP(5))
-    assert command(plan, "--draws", "99")[0] == REFUSED
+    audited(plan, "--draws", "99", code=REFUSED)
     with pytest.raises(dps.RequestError, match="draws must be a whole number of at least 100"):
         dps.audit(plan, draws=99)
     with pytest.raises(dps.RequestError, match=r"must be a dps\.Plan, got Schema"):
@@ -146,14 +144,13 @@ def claim(monkeypatch, kind, l1, l2_squared):
         real(self, unit).l1 / l1, real(self, unit).l2_squared / l2_squared))  # fmt: skip
 
 
-def test_p61_a_halved_sensitivity_spread_over_a_hundred_functions_is_seen(command, monkeypatch):
+def test_p61_a_halved_sensitivity_spread_over_a_hundred_functions_is_seen(audited, monkeypatch):
     """By the search for rows: draws alone do not show it."""
     columns = [dps.Number(f"x{i}", 0, 1, points=3, missing=0) for i in range(13)]
     asked = {"c": dps.Covariance([column.name for column in columns])}
     claim(monkeypatch, dps.Moments, 2, 4)
-    code, printed = command(dps.plan(dps.Schema(columns), asked, budget=dps.PureDP(1)), "--json")
-    held = json.loads(printed)
-    assert code == FAILED
+    plan = dps.plan(dps.Schema(columns), asked, budget=dps.PureDP(1))
+    held = json.loads(audited(plan, "--json"))
     assert held["noise"]["passed"]
     assert not held["loss"]["passed"]
     ratios = [Fraction(b["reached"]) / Fraction(b["claimed"]) for b in held["blocks"]]
@@ -188,24 +185,22 @@ def contrasts_move_once(patch):
         ]),
     ],
 )  # fmt: skip
-def test_p61_p65_planted_bugs_are_seen(command, monkeypatch, plant, name, budget, seen):
+def test_p61_p65_planted_bugs_are_seen(audited, monkeypatch, plant, name, budget, seen):
     plant(monkeypatch)
-    code, printed = command(planned(name, budget))
-    assert code == FAILED
+    printed = audited(planned(name, budget))
     assert [one for one in seen if not re.search(one, printed, re.MULTILINE)] == []
 
 
-def test_p62_a_smaller_scale_where_noise_is_drawn_is_seen(command, monkeypatch):
+def test_p62_a_smaller_scale_where_noise_is_drawn_is_seen(audited, monkeypatch):
     real = measuring.noise_scales
     monkeypatch.setattr(measuring, "noise_scales", lambda *args: real(*args) / 2)
     plan = dps.plan(SCHEMA, {"p": dps.Proportion("b")}, budget=dps.PureDP(1))
-    code, printed = command(plan, "--draws", "1200")
-    assert code == FAILED
+    printed = audited(plan, "--draws", "1200")
     assert re.search(r"^epsilon, proved .* at most 1 +FAILED$", printed, re.MULTILINE)
     assert re.search(r"^fit to its law, .* FAILED$", printed, re.MULTILINE)
     assert not re.search(r"whole plan .*FAILED", printed)
 
 
-def test_p65_the_noise_of_opendp_passes(command, monkeypatch):
+def test_p65_the_noise_of_opendp_passes(audited, monkeypatch):
     monkeypatch.setattr(noise, "_opendp", REAL)
-    assert command(planned("losses", dps.PureDP(5)))[0] == DONE
+    audited(planned("losses", dps.PureDP(5)), code=DONE)

@@ -54,10 +54,4 @@ def test_a_template_says_how_a_text_file_is_written(folder, printed, streams):
     text = (folder / "new.toml").read_text("utf-8")
     assert '[file]\nencoding = "latin-1"\ndecimal = ","\n# delimiter = "|"' in text
     assert "--delimiter" not in streams(f"{command} --delimiter | --overwrite").err
-    text = (folder / "new.toml").read_text("utf-8")
-    assert 'name = "gr\u00f6\u00dfe"' in text
-    done = text.replace("\n# levels =", "\nlevels =").splitlines()
-    done = [line.replace("...", "a", 1).replace("...", "b") for line in done]
-    (folder / "new.toml").write_text("\n".join(done), "utf-8")
-    written = dps.Schema.load("new.toml").written.to_dict()
-    assert written == {"encoding": "iso8859-1", "decimal": ",", "delimiter": "|"}
+    assert 'name = "gr\u00f6\u00dfe"' in (folder / "new.toml").read_text("utf-8")

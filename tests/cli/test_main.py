@@ -10,6 +10,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.cli import DONE, FAILED, REFUSED, main
+from dpstats.display import line_width
 from dpstats.terminal import fitted
 
 RELEASE = "release --unchecked request.toml survey.csv --m 50 -o"
@@ -88,3 +89,14 @@ def test_sentences_wrap_and_hang_below_what_they_describe():
     ]  # fmt: skip
     command = "dpstats synthesize a.measurements.zip -o another.zip --overwrite"
     assert command in fitted(f"dpstats: finish the release with: {command}", 40)
+
+
+def test_one_width_for_all_that_prints(monkeypatch):
+    """COLUMNS decides, then a terminal; a pipe has no width, and a text by itself has 100."""
+    pipe = io.StringIO()
+    assert (line_width(pipe), line_width()) == (sys.maxsize, 100)
+    pipe.close()
+    assert line_width(pipe) == sys.maxsize
+    for said, width in (("72", 72), ("7", 40)):
+        monkeypatch.setenv("COLUMNS", said)
+        assert line_width() == line_width(io.StringIO()) == width

@@ -55,3 +55,17 @@ def test_departures_are_those_of_the_certificate(release):
     np.testing.assert_allclose(drawn, (accuracy.joint_ends - accuracy.noisy).T[worst])
     whole = closed(dps.plots.departures(release, most=3))
     np.testing.assert_array_equal(whole.lines[0].get_xdata(), ax.lines[0].get_xdata())
+
+
+def test_labels_that_do_not_fit_are_left_out(ax):
+    edges = [f"2020-{month:02}-{day}" for month in range(1, 13) for day in (10, 20)]
+    day = dps.Number("day", "2020-01-01", "2020-12-31", edges=edges)
+    asked = {"t": dps.Independence("x", "day")}
+    plan = dps.plan(dps.Schema([day, dps.Boolean("x")]), asked, budget=dps.PureDP(1))
+    rows = pd.DataFrame({"day": ["2020-05-05"] * 500, "x": [True] * 500})
+    dps.plots.table(dps.release(plan, rows, m=50, k=50, rng=0), "x", "day", ax=ax)
+    labels = closed(ax).get_xticklabels()
+    boxes = [label.get_window_extent() for label in labels]
+    assert all(one.x1 < two.x0 for one, two in itertools.pairwise(boxes))
+    assert labels[0].get_text() == "[2020-01-01, 2020-01-10)"
+    assert len(labels) < 25
