@@ -104,9 +104,10 @@ def noise_of_numpy(request) -> Iterator[None]:
 
 # Folders and files whose tests need no density of many points.
 FEW_POINTS = {
-    "analyses", "bounds", "cli", "docs", "inference", "planning", "plots", "releases", "reports",
-    "results", "statistical", "measured", "schema", "test_docstrings.py", "test_examples.py",
-    "test_how_to.py", "test_loglinear.py", "test_rows_of_any_table.py", "test_second_stage.py",
+    "analyses", "bounds", "cli", "docs", "fuzz", "inference", "planning", "plots", "releases",
+    "reports", "results", "statistical", "measured", "schema", "verifying", "test_docstrings.py",
+    "test_examples.py", "test_files.py", "test_how_to.py", "test_loglinear.py",
+    "test_rows_of_any_table.py", "test_second_stage.py", "test_testing.py",
 }  # fmt: skip
 
 # Points of a density: in fast tests, and as the package has them.

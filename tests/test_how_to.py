@@ -193,7 +193,13 @@ def test_it_is_read_in_a_fresh_process(example, tmp_path):
 LEAST = np.array([0.0, 18, 30, 40, 50, 65, 80])
 
 
-def check_coverage(example, runs, seeded_noise, unit):
+RUNS = [(25, "replace"), *(
+    pytest.param(2_000, unit, marks=pytest.mark.slow) for unit in ("replace", "add_remove")
+)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("runs", "unit"), RUNS)
+def test_coverage(example, seeded_noise, runs, unit):
     """A right interval fails here less than once in 10^5 runs of the test."""
     mass, alpha, trim = np.array([0.1, 0.2, 0.2, 0.2, 0.15, 0.1, 0.05]), 0.2, 0.1
     truth = example.trimmed(LEAST, mass.cumsum()[:-1], trim)
@@ -206,16 +212,6 @@ def check_coverage(example, runs, seeded_noise, unit):
             low, high = dps.release(plan, rows, m=20, k=10, rng=0).infer("t").conf_int(alpha=alpha)
             missed += not low <= truth <= high
     assert missed <= stats.binom.isf(1e-5, runs, alpha)
-
-
-def test_coverage_thinned(example, seeded_noise):
-    check_coverage(example, 25, seeded_noise, "replace")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_coverage(example, seeded_noise, unit):
-    check_coverage(example, 2_000, seeded_noise, unit)
 
 
 def test_the_page_on_budgets_shows_what_is_printed(capsys, monkeypatch):

@@ -47,9 +47,12 @@ def held(seeded_noise):
         return dps.measure(plan(), table())
 
 
+def parts(release):
+    return [*release.candidates.values(), release.weights, release.counts]
+
+
 def same(first, second):
-    pairs = ((made.candidates.values(), made.weights, made.counts) for made in (first, second))
-    return all(map(np.array_equal, *([*codes, w, counts] for codes, w, counts in pairs)))
+    return all(map(np.array_equal, parts(first), parts(second)))
 
 
 def test_rng_makes_a_release_repeatable(held):

@@ -27,8 +27,8 @@ def truth_of(rows, condition, given=None, minus=None, over=None):
     used = [text for text in (condition, minus, over) if text]
     known = rows["rich"].notna() | ("rich" not in " ".join(used))
     rows = rows.assign(rich=rows["rich"] == True)[known]  # noqa: E712
-    shares = [rows[rows.eval(given)] if given else rows] * 3
-    one, *other = (held.eval(text).mean() for held, text in zip(shares, used, strict=False))
+    held = rows[rows.eval(given)] if given else rows
+    one, *other = (held.eval(text).mean() for text in used)
     return one - other[0] if minus else one / other[0] if over else one
 
 

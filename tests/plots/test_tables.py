@@ -63,6 +63,7 @@ def test_labels_that_do_not_fit_are_left_out(ax):
     asked = {"t": dps.Independence("x", "day")}
     plan = dps.plan(dps.Schema([day, dps.Boolean("x")]), asked, budget=dps.PureDP(1))
     rows = pd.DataFrame({"day": ["2020-05-05"] * 500, "x": [True] * 500})
+    ax.figure.set_size_inches(4, 5)
     dps.plots.table(dps.release(plan, rows, m=50, k=50, rng=0), "x", "day", ax=ax)
     labels = closed(ax).get_xticklabels()
     boxes = [label.get_window_extent() for label in labels]
