@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from matplotlib import pyplot
+from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 import dpstats as dps
@@ -27,6 +28,9 @@ def elsewhere(tmp_path, monkeypatch, request):
         monkeypatch.setattr("dpstats.rows.loglinear.FIT_ROWS", 300)
         monkeypatch.setattr("dpstats.rows.loglinear.EARLY", 300)
         monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda self, figure: None)
+        save = Figure.savefig
+        monkeypatch.setattr(Figure, "savefig", lambda self, where, **options: (
+            None if isinstance(where, str) else save(self, where, **options)))  # fmt: skip
     pyplot.switch_backend("Agg")
     yield
     pyplot.close("all")

@@ -48,7 +48,6 @@ ASKED = {
     "typical": dps.LossGrid(TYPICAL),
     "huber": dps.Huber("size ~ score", k=2, grid=GRID),
 }
-FAR = {"far": dps.Huber("size ~ age", k=2, grid={"Intercept": (0, 10, 3), "age": (-0.1, 0.1, 3)})}
 DESIGN = dps.Design(
     "weight", mean=1_000, low=100, high=9_000, cap=2_500, strata="region", unit="school",
     units={"north": [1, 2, 3, 4, 5], "south": [11, 12]},
@@ -103,7 +102,7 @@ def whole():
     """A plan of everything; some of it by other names."""
 
     def make(budget, unit, *names, **options):
-        asked = {name: (ASKED | FAR)[name] for name in names} if names else ASKED
+        asked = {name: ASKED[name] for name in names} if names else ASKED
         options = options if names else {"reference": KDE} | options
         return dps.plan(SCHEMA, asked, budget=budget, unit=unit, n=400, **options)
 

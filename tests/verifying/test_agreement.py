@@ -24,10 +24,6 @@ def test_tables_by_residuals(whole, differences, unit):
     assert differences(whole(dps.ZCDP(1), unit, "tables")) == []
 
 
-def test_losses_whose_worst_pair_is_far_apart(whole, differences):
-    assert differences(whole(dps.PureDP(1), "replace", "far")) == []
-
-
 def test_the_file_of_a_plan(whole, tmp_path, capsys):
     whole(dps.ApproxDP(2, 1e-6), "add_remove").save(tmp_path / "plan.json")
     assert main([str(tmp_path / "plan.json")]) == 0
