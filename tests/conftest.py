@@ -75,6 +75,12 @@ def _noise_of(name: str) -> Iterator[None]:
     if REAL_NOISE & set(name.partition("::")[0].split("/")):
         yield
         return
+    with _noise_of_numpy(name):
+        yield
+
+
+@contextmanager
+def _noise_of_numpy(name: str) -> Iterator[None]:
     rng = np.random.default_rng(zlib.crc32(name.encode()))
 
     def add(sums, scale, law):
@@ -89,11 +95,19 @@ def _noise_of(name: str) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def noise_of_numpy(request) -> Iterator[None]:
+    """Noise with a seed for one test in a folder of `REAL_NOISE`."""
+    with _noise_of_numpy(request.node.nodeid):
+        yield
+
+
 # Folders and files whose tests need no density of many points.
 FEW_POINTS = {
-    "analyses", "bounds", "cli", "docs", "inference", "planning", "plots", "releases", "reports",
-    "results", "statistical", "measured", "schema", "test_docstrings.py", "test_examples.py",
-    "test_how_to.py", "test_loglinear.py", "test_rows_of_any_table.py", "test_second_stage.py",
+    "analyses", "bounds", "cli", "docs", "fuzz", "inference", "planning", "plots", "releases",
+    "reports", "results", "statistical", "measured", "schema", "verifying", "test_docstrings.py",
+    "test_examples.py", "test_files.py", "test_how_to.py", "test_loglinear.py",
+    "test_rows_of_any_table.py", "test_second_stage.py", "test_testing.py",
 }  # fmt: skip
 
 # Points of a density: in fast tests, and as the package has them.
@@ -167,20 +181,13 @@ def seeded_noise() -> type:
     return _Laplace
 
 
-class NoNoise:
-    """A source for the test seam: zero noise, uniforms in the middle."""
-
-    def __call__(self, scale: float, size: int) -> np.ndarray:
-        return np.zeros(size, dtype=np.int64)
-
-
 @pytest.fixture(scope="session")
-def silent_noise() -> NoNoise:
-    """The source of `no_noise`, for tests that need it for a part."""
-    return NoNoise()
+def silent_noise():
+    """The source of `no_noise`, for tests that need it for a part: zero, uniforms in the middle."""
+    return lambda scale, size: np.zeros(size, dtype=np.int64)
 
 
 @pytest.fixture
-def no_noise(silent_noise: NoNoise) -> Iterator[None]:
+def no_noise(silent_noise) -> Iterator[None]:
     with noise._noise_from(silent_noise):
         yield

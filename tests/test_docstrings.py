@@ -1,6 +1,7 @@
 """The examples of the docstrings run as written, and every public name has one."""
 
 import doctest
+import functools
 import importlib
 import inspect
 import re
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from matplotlib import pyplot
+from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 import dpstats as dps
@@ -26,6 +28,9 @@ def elsewhere(tmp_path, monkeypatch, request):
         monkeypatch.setattr("dpstats.rows.loglinear.FIT_ROWS", 300)
         monkeypatch.setattr("dpstats.rows.loglinear.EARLY", 300)
         monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda self, figure: None)
+        save = Figure.savefig
+        monkeypatch.setattr(Figure, "savefig", lambda self, where, **options: (
+            None if isinstance(where, str) else save(self, where, **options)))  # fmt: skip
     pyplot.switch_backend("Agg")
     yield
     pyplot.close("all")
@@ -70,59 +75,48 @@ OPENED = (
     dps.Accuracy, dps.Bounds, dps.Draws, dps.Ledger, dps.Measurements, dps.Plan, dps.Pooled,
     dps.Radius, dps.Release,
 )  # fmt: skip
+CLASSES = [value for _, value in public() if inspect.isclass(value)
+           and issubclass(value, (dps.Result, *OPENED))]  # fmt: skip
 
 
+def called():
+    """What people call on results, releases and the like: where it is, its name, and itself."""
+    for cls in CLASSES:
+        for name, method in inspect.getmembers(cls, callable):
+            owner = next((c for c in cls.__mro__ if name in vars(c)), object)
+            ours = owner.__module__.startswith("dpstats") and inspect.isroutine(method)
+            if ours and not name.startswith("_") and name not in INTERNAL:
+                yield owner, name, method
+
+
+@functools.cache
 def code_of(docstring):
     """The lines of its examples."""
     return "\n".join(re.findall(r"^\s*(?:>>>|\.\.\.) (.*)$", docstring or "", re.MULTILINE))
 
 
-def is_method(value):
-    """Not a property, nor one of classes that are written in C."""
-    return inspect.isfunction(value) or inspect.ismethod(value)
-
-
-def methods():
-    """What people call on results, releases and the like: the classes that have it, by method."""
-    classes = [v for _, v in public() if inspect.isclass(v) and not hasattr(v, "_is_protocol")]
-    classes = [c for c in classes if issubclass(c, (dps.Result, *OPENED))]
-    found = {}
-    for cls in classes:
-        family = [c for c in {*classes, *cls.__mro__} if issubclass(c, cls) or issubclass(cls, c)]
-        for name, method in inspect.getmembers(cls, is_method):
-            owner = next(c for c in cls.__mro__ if name in vars(c))
-            ours = owner.__module__.startswith("dpstats") and method.__doc__
-            if ours and not name.startswith("_") and name not in INTERNAL:
-                found.setdefault(f"{owner.__name__}.{name}", set()).update(family)
-    return found
-
-
 def test_methods_that_people_call_have_an_example():
     """In their own docstring, or in that of a class that has them."""
-    without = []
-    for method, family in methods().items():
-        name = method.partition(".")[2]
-        texts = [c.__doc__ for c in family] + [getattr(c, name, None).__doc__ for c in family]
-        if not any(f".{name}(" in code_of(text) for text in texts):
-            without.append(method)
-    assert without == []
+    without = set()
+    for owner, name, method in called():
+        family = {*owner.__mro__, *(c for c in CLASSES if issubclass(c, owner))}
+        texts = [text for c in family for text in (c.__doc__, getattr(c, name, None).__doc__)]
+        if method.__doc__ and not any(f".{name}(" in code_of(text) for text in texts):
+            without.add(method.__qualname__)
+    assert without == set()
 
 
 def test_functions_and_methods_say_what_they_take_and_return():
     """In numpydoc sections, their own or inherited; a method that always refuses needs none."""
     wanted = {value for _, value in public() if inspect.isfunction(value)}
-    for cls in (value for _, value in public() if inspect.isclass(value)):
-        if issubclass(cls, (dps.Result, *OPENED)):
-            found = inspect.getmembers(cls, is_method)
-            wanted |= {f for name, f in found if not name.startswith("_") and name not in INTERNAL}
-    lacking = []
-    for function in wanted:
+    lacking = set()
+    for function in wanted.union(method for *_, method in called()):
         text, signature = inspect.getdoc(function) or "", inspect.signature(function)
         returned, taken = signature.return_annotation, signature.parameters.keys() - {"self"}
         if not function.__module__.startswith("dpstats") or returned == "NoReturn":
             continue
         if taken and "Parameters\n----------" not in text:
-            lacking.append(f"{function.__qualname__}: Parameters")
+            lacking.add(f"{function.__qualname__}: Parameters")
         if returned != "None" and "Returns\n-------" not in text:
-            lacking.append(f"{function.__qualname__}: Returns")
-    assert sorted(lacking) == []
+            lacking.add(f"{function.__qualname__}: Returns")
+    assert lacking == set()

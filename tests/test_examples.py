@@ -31,6 +31,8 @@ def run(path, code, scope):
 @pytest.fixture
 def examples(tmp_path, monkeypatch, fast):
     """A copy of the folder, in which a document's commands run."""
+    if fast:  # tests/reports have figures
+        monkeypatch.setattr("dpstats.reports.pictures.can_draw", lambda: False)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path / "examples")
     return tmp_path / "examples"
@@ -73,7 +75,7 @@ def test_the_readme_runs_in_the_folder_of_its_example(examples, capsys):
     assert dps.Ledger.open("survey.ledger").spent == 2
 
 
-def test_getting_started_runs_as_written(examples, capsys):
+def test_getting_started_runs_as_written(examples, capsys, fast):
     schema, request = fences(START, "toml")
     (code,) = fences(START, "python")
     commands = commands_of(START)
@@ -85,8 +87,9 @@ def test_getting_started_runs_as_written(examples, capsys):
     assert names == ["age", "sex", "educ", "race", "income", "married"]
     (examples / "pums.toml").write_text(schema)
     (examples / "request.pums.toml").write_text(request)
+    curve = "preview request.pums.toml --curve"  # computed once more for the figure
     for command in commands[1:]:
-        assert main(command.split()) == DONE, command
+        assert (fast and command == curve) or main(command.split()) == DONE, command
     printed = capsys.readouterr().out
     assert "rows invented from guesses of every column" in " ".join(printed.split())
     assert "least epsilon" in printed

@@ -62,18 +62,16 @@ def test_the_request_of_the_page_is_a_plan_in_two_stages(tmp_path):
 # What is fewer here than on the pages, whose texts do not say it: rows, candidates, budgets.
 FEWER = {
     "analyse/compare-groups.md": {
-        "8_000": "2_000",
-        "m=2_000": "m=200",
+        "8_000": "2_000", "m=2_000": "m=100", "[0.4, 0.3, 0.2, 0.1]": "[0.6, 0.4]",
         '["north", "south", "east", "west"]': '["south", "east"]',
-        "[0.4, 0.3, 0.2, 0.1]": "[0.6, 0.4]",
     },
     "plan/choose-a-budget.md": {
         'Independence("smoker", "region")': 'Independence("smoker", "region", simulations=99)',
         "[0.4, 0.4, 0.2])": "[0.4, 0.4, 0.2], simulations=99)",
         "curve(n=5_000)": "curve(budgets=[0.5, 1], n=5_000)",
     },
-    "plan/plan-from-guesses.md": {"release(plan, rows)": "release(plan, rows, m=200)"},
-}
+    "plan/plan-from-guesses.md": {"release(plan, rows)": "release(plan, rows, m=100)"},
+}  # fmt: skip
 
 
 def run_page(name):
@@ -89,15 +87,13 @@ def run_page(name):
 
 def test_the_page_on_groups_runs_and_its_request_is_its_schema(capsys, tmp_path, fast):
     page, _ = run_page("analyse/compare-groups.md")
-    printed = capsys.readouterr().out
-    assert "C(region, Treatment('south'))[T.east]" in printed
+    assert "C(region, Treatment('south'))[T.east]" in capsys.readouterr().out
     (request,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
     (tmp_path / "request.toml").write_text(request)
     plan = load_request(tmp_path / "request.toml")
     assert plan.analyses["hours"] == dps.GroupMeans("hours", by="region")
-    assert plan.schema["wage"] == dps.Number(
-        "wage", 1, 1000, scale="log", missing=10, edges=[10, 100]
-    )
+    wage = dps.Number("wage", 1, 1000, scale="log", missing=10, edges=[10, 100])
+    assert plan.schema["wage"] == wage
 
 
 def test_the_page_on_the_schema_shows_what_is_printed(capsys):
@@ -111,13 +107,11 @@ def test_the_page_on_rules_declares_the_same_in_code_and_in_a_file(tmp_path, cap
     page, _ = run_page("plan/rules.md")
     assert capsys.readouterr().out.startswith("rule 1: never age < 15 and marital != 'never'")
     rules, totals = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
+    year = "low = 2024-01-01\nhigh = 2024-12-31"
     columns = "".join(f"[[column]]\nname = '{name}'\n{rest}\n" for name, rest in {
-        "age": "low = 0\nhigh = 99\nedges = [15]",
-        "marital": "levels = ['never', 'married']",
-        "town": "levels = ['Ely', 'Cambridge', 'Norwich']",
-        "county": "levels = ['Cambridgeshire', 'Norfolk']",
-        "admission": "low = 2024-01-01\nhigh = 2024-12-31",
-        "discharge": "low = 2024-01-01\nhigh = 2024-12-31",
+        "age": "low = 0\nhigh = 99\nedges = [15]", "marital": "levels = ['never', 'married']",
+        "town": "levels = ['Ely', 'Cambridge', 'Norwich']", "admission": year,
+        "county": "levels = ['Cambridgeshire', 'Norfolk']", "discharge": year,
     }.items())  # fmt: skip
     (tmp_path / "schema.toml").write_text(columns + rules + totals)
     schema = dps.Schema.load(tmp_path / "schema.toml")
@@ -132,34 +126,37 @@ def test_the_page_on_audits_runs(tmp_path, monkeypatch, capsys):
     assert main(["audit", "plan.json", "--draws", "100", "--json"]) == DONE
 
 
+def released(example, n=800):
+    asked = {"t": example.TrimmedMean("age")}
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1))
+    return dps.release(plan, ages(n), m=100, k=50, rng=1)
+
+
 def test_it_can_be_inferred_from_rows_alone(example, monkeypatch):
-    plan = dps.plan(SCHEMA, {"t": example.TrimmedMean("age")}, budget=dps.PureDP(1))
-    release = dps.release(plan, ages(2_000), m=300, rng=1)
-    radius = release.radius("t")
-    found = dps.corrected.infer(
-        example.TrimmedMean("age"), release.to_frame(), radius=radius, schema=SCHEMA
-    )
-    low, high = found.conf_int().tolist()
+    release = released(example, 2_000)
+
+    def inferred():
+        return dps.corrected.infer(
+            example.TrimmedMean("age"), release.to_frame(), radius=release.radius("t"),
+            schema=SCHEMA,
+        )  # fmt: skip
+
+    low, high = inferred().conf_int().tolist()
     assert low < float(release.infer("t").params[0]) < high
     with pytest.raises(dps.RequestError, match="only a radius"):
-        found.conf_int(method="noise_aware")
+        inferred().conf_int(method="noise_aware")
     monkeypatch.setattr(example.TrimmedMeanIntervals, "from_bounds", False)
     with pytest.raises(dps.RequestError, match="only a radius of the noise is known"):
-        dps.corrected.infer(
-            example.TrimmedMean("age"), release.to_frame(), radius=radius, schema=SCHEMA
-        )
+        inferred()
 
 
 def test_without_certified_intervals_it_keeps_the_contract_too(example, monkeypatch):
-    monkeypatch.setattr(
-        example.TrimmedMeanIntervals,
-        "certified",
-        lambda self, alpha, target: (np.array([-np.inf]), np.array([np.inf])),
-    )
+    none = np.array([-np.inf]), np.array([np.inf])
+    monkeypatch.setattr(example.TrimmedMeanIntervals, "certified", lambda *given: none)
     dps.testing.check_analysis(example.TrimmedMean("age", 0.2), SCHEMA, ages(200))
-    plan = dps.plan(SCHEMA, {"t": example.TrimmedMean("age")}, budget=dps.PureDP(1))
-    summary = dps.release(plan, ages(800), m=100, k=50).infer("t").summary()
+    summary = released(example).infer("t").summary()
     assert "none" in next(line for line in summary.splitlines() if line.startswith("age "))
+    assert 'certified "none": no interval holds for every possible table' in summary
 
 
 def test_answers_to_a_table_are_in_the_order_that_the_page_says(no_noise):
@@ -175,10 +172,8 @@ def test_answers_to_a_table_are_in_the_order_that_the_page_says(no_noise):
 
 
 def test_it_is_read_in_a_fresh_process(example, tmp_path):
-    plan = dps.plan(SCHEMA, {"t": example.TrimmedMean("age")}, budget=dps.PureDP(1))
-    release = dps.release(plan, ages(800), m=100, k=50)
+    release = released(example)
     release.save(tmp_path / "release.zip")
-    low, high = release.infer("t").conf_int()
     code = (
         "import dpstats as dps\n"
         "release = dps.load('release.zip')\n"
@@ -191,46 +186,32 @@ def test_it_is_read_in_a_fresh_process(example, tmp_path):
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True,
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
-    assert [float(text) for text in done.stdout.split()] == [low, high]
-
-
-def misses(example, runs, seeded_noise, draw, truth, trim, unit, alpha):
-    """How often the interval misses, over fresh rows and fresh noise."""
-    plan = dps.plan(
-        SCHEMA, {"t": example.TrimmedMean("age", trim)}, budget=dps.PureDP(1), unit=unit
-    )
-    rng, missed = np.random.default_rng(5), 0
-    with _noise_from(seeded_noise(6)):
-        for _ in range(runs):
-            rows = pd.DataFrame({"age": draw(rng)})
-            low, high = dps.release(plan, rows, m=20, k=10, rng=0).infer("t").conf_int(alpha=alpha)
-            missed += not low <= truth <= high
-    return missed
+    assert done.stdout.split() == [repr(end) for end in release.infer("t").conf_int().tolist()]
 
 
 # Values at the low end of a bin leave an interval no slack: its lower end must cover by itself.
 LEAST = np.array([0.0, 18, 30, 40, 50, 65, 80])
 
 
-def check_coverage(example, runs, seeded_noise, unit):
+RUNS = [(25, "replace"), *(
+    pytest.param(2_000, unit, marks=pytest.mark.slow) for unit in ("replace", "add_remove")
+)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("runs", "unit"), RUNS)
+def test_coverage(example, seeded_noise, runs, unit):
     """A right interval fails here less than once in 10^5 runs of the test."""
     mass, alpha, trim = np.array([0.1, 0.2, 0.2, 0.2, 0.15, 0.1, 0.05]), 0.2, 0.1
     truth = example.trimmed(LEAST, mass.cumsum()[:-1], trim)
-    missed = misses(
-        example, runs, seeded_noise, lambda rng: rng.choice(LEAST, 300, p=mass), truth, trim, unit,
-        alpha,
-    )  # fmt: skip
+    asked = {"t": example.TrimmedMean("age", trim)}
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1), unit=unit)
+    rng, missed = np.random.default_rng(5), 0
+    with _noise_from(seeded_noise(6)):
+        for _ in range(runs):
+            rows = pd.DataFrame({"age": rng.choice(LEAST, 300, p=mass)})
+            low, high = dps.release(plan, rows, m=20, k=10, rng=0).infer("t").conf_int(alpha=alpha)
+            missed += not low <= truth <= high
     assert missed <= stats.binom.isf(1e-5, runs, alpha)
-
-
-def test_coverage_thinned(example, seeded_noise):
-    check_coverage(example, 25, seeded_noise, "replace")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_coverage(example, seeded_noise, unit):
-    check_coverage(example, 2_000, seeded_noise, unit)
 
 
 def test_the_page_on_budgets_shows_what_is_printed(capsys, monkeypatch):
@@ -238,9 +219,8 @@ def test_the_page_on_budgets_shows_what_is_printed(capsys, monkeypatch):
     monkeypatch.setattr(measures, "FEW_RELEASES", 5)
     page, _ = run_page("plan/choose-a-budget.md")
     printed = capsys.readouterr().out
-    shown = re.findall(r"```\n(smoking: .*?)```", page, flags=re.DOTALL)
-    assert len(shown) == 1
-    assert shown[0] in printed
+    (shown,) = re.findall(r"```\n(smoking: .*?)```", page, flags=re.DOTALL)
+    assert shown in printed
     for line in (
         r"least epsilon = 0\.\d+ at n = 5000: width 0\.0\d+; at epsilon = 0\.\d+ it is 0\.03",
         r"\n\d{4}\n",

@@ -1,11 +1,9 @@
-"""The paper's simulation: sizes, references, solvers and the figure, at p = 3."""
+"""The paper's simulation: the page that shows its sizes, and the promise for its rows."""
 
 import importlib
-import math
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -16,102 +14,20 @@ NAMES = ("measuring", "paper_methods", "paper_simulation")
 def modules():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "tests" / "benchmarks")
-        yield {name: importlib.import_module(name) for name in NAMES}
+        yield [importlib.import_module(name) for name in NAMES]
         for name in NAMES:
             patch.delitem(sys.modules, name)
 
 
-@pytest.fixture(scope="module")
-def methods(modules):
-    return modules["paper_methods"]
-
-
-@pytest.fixture(scope="module")
-def simulation(modules):
-    return modules["paper_simulation"]
-
-
-def test_sizes_are_the_printed_lower_bounds(methods):
-    for p in [3, 6, 10]:
-        f, omega = 1 + p + p * (p - 1) // 2, 2**p
-        log = math.log(f / 0.25)
-        n, k = math.ceil(2 * f * log / (0.2 * 0.5)), math.ceil(log / 0.25)
-        assert methods.sizes("uniform", p) == (n, k, 16 * omega * f, pytest.approx(0.5 / log))
-        # Corollary III.1.1; its constants C1 = 57/16 and C2 = 57/8 are those of the proof
-        noise = 2 * 0.5 * omega * math.log(omega) / (0.25 * math.log(f / 0.5))
-        rows = max(n, 8 * omega**3 + 16 * omega**2 * math.log(4), 8 * omega * noise)
-        rows = math.ceil(rows)
-        sampled = math.sqrt(2 * math.log(4) / rows) + math.sqrt(omega / rows)
-        kappa = math.sqrt((1 + 57 / 16 * sampled) * (1 + 57 / 8 * noise / rows))
-        printed = (rows, k, math.ceil(32 * kappa * f), pytest.approx(0.5 / log))
-        assert methods.sizes("histogram", p) == printed
-        assert methods.sizes("Bernstein", p)[1:3] == (k, math.ceil(32 * (1 + 14 / 3) * f))
-
-
-def test_the_promise_is_the_least_that_the_rows_afford(methods):
-    for reference in ["uniform", "histogram"]:
-        n = methods.sizes(reference, 5)[0]
-        promised = methods.promised(reference, 5, n)
-        gamma = 0.05 / (4 if reference == "uniform" else 6)
-        theorem = methods.theorem(reference, 5, False, gamma, sensitivity=15)
-        assert theorem.sizes(1.001 * promised / 8).n <= n < theorem.sizes(0.999 * promised / 8).n
-        assert theorem.sizes(promised / 8).probability == pytest.approx(0.95)
-
-
-def test_errors_are_within_what_the_noise_allows(methods):
-    """Candidates cover all 8 cells, so the private rows are a density on them, at the noise."""
-    for reference in ["uniform", "histogram", "Bernstein"]:
-        sigma = methods.sizes(reference, 3)[-1]
-        noise = [
-            np.abs(np.random.default_rng([s, 3, 1]).laplace(0, sigma, 6)).max() for s in range(4)
-        ]
-        for way in ("PuLP", "columns"):
-            runs = [methods.run(reference, way, 3, seed) for seed in range(4)]
-            density = np.array([r.density for r in runs])
-            assert (density <= 2 * np.array(noise) + 1e-3).all()
-            assert np.abs([r.rows - r.density for r in runs]).max() < 0.5  # k = 14 rows
-            assert density.mean() > 0.1  # Laplace noise of scale .15
-
-
-def test_solvers_reach_the_same_optimum_on_the_same_answers(methods):
-    rng = np.random.default_rng(2)
-    means, sums = methods.private("uniform", 3, 467, rng)
-    points = methods.candidates("uniform", 3, 467, sums, 60, rng)
-    answers = np.clip(means + rng.laplace(0, 0.15, len(means)), 0, 1)  # clipping changes nothing
-    misfit = {}
-    for way, fitted in methods.WAYS.items():
-        values, density = fitted(3, points, answers, 0.15)
-        assert density.sum() == pytest.approx(1)
-        misfit[way] = np.abs(values.average(density) - answers).max()
-    assert misfit.pop("entropy") > misfit["PuLP"] > 1e-3
-    for way, value in misfit.items():
-        assert value == pytest.approx(misfit["PuLP"], abs=3e-4), way
-
-
-def test_measured_references_follow_the_rows(methods):
-    for reference in ["histogram", "Bernstein"]:
-        rng = np.random.default_rng(3)
-        n = methods.sizes(reference, 3)[0]
-        sums = np.zeros(8, dtype=np.int64)
-        if reference == "histogram":
-            sums[-1] = n
-        else:
-            numbers, block = methods.lattice(3, n)
-            upper = {name: np.full(n, 512) for name in numbers.names}
-            sums = block.sums(upper)
-        points = methods.candidates(reference, 3, n, sums, 2_000, rng)
-        assert all(codes.mean() > 0.55 for codes in points.values())
-        uniform = methods.candidates("uniform", 3, n, sums, 2_000, rng)
-        assert all(abs(codes.mean() - 0.5) < 0.05 for codes in uniform.values())
-
-
-def test_a_release_is_within_the_promise_for_its_rows(methods):
+def test_a_release_is_within_the_promise_for_its_rows(modules):
+    _, methods, _ = modules
     n = methods.sizes("histogram", 3)[0]
     promised = methods.promised("histogram", 3, n)
     assert methods.released(3, n, 2 * methods.EPSILON, 0).rows < promised < 0.3
 
 
-def test_the_page_shows_the_sizes(simulation):
+def test_the_page_shows_the_sizes(modules):
+    *_, simulation = modules
     page = (ROOT / "docs" / "explanation" / "paper" / "simulation.md").read_text("utf-8")
     head, rule, *lines = simulation.size_table(10).splitlines()
     shown = page[page.index(f"{head}\n{rule}\n") :].split("\n\n")[0].splitlines()[2:]

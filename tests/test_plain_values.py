@@ -1,5 +1,6 @@
 """Values of numpy, pandas, polars and Arrow where a schema, an analysis or a plan takes lists."""
 
+import itertools
 import json
 
 import numpy as np
@@ -20,33 +21,31 @@ KINDS = {
 SCHEMA = dps.Schema([dps.Boolean("a"), dps.Boolean("b"), dps.Number("y", 0, 1, missing=0)])
 
 
+DECLARED = [
+    (lambda v: dps.Category("g", v), ["n", "s"]),
+    (lambda v: dps.Category("g", v), [1, 2]),
+    (lambda v: dps.Category("g", v), [False, True]),
+    (lambda v: dps.Number("x", 0, 99, edges=v), [18, 65]),
+    (lambda v: dps.Number("x", values=v), [0.5, 65.0]),
+    (lambda v: dps.GroupMeans("y", by="g", groups=v), [1, 2]),
+    (lambda v: dps.Difference("a", by="g", groups=v), [True, False]),
+    (dps.Marginals, ["a", "b"]),
+    (dps.Mean, ["a", "b"]),
+    (lambda v: dps.Quantile("y", v), [0.25, 0.5]),
+    (lambda v: dps.Guesses(shares={"a": v}), [0.5, 0.5]),
+    (lambda v: dps.GraphicalModel(["a", "b"], estimator="clime", penalties=v), [0.1, 0.2]),
+]
+
+
+def written(one):
+    return json.dumps(one.to_dict() if hasattr(one, "to_dict") else analysis_to_dict(one))
+
+
 def test_lists_of_any_kind_are_the_same_declaration():
-    for kind in KINDS:
-        for declare, values in [
-            (lambda v: dps.Category("g", v), ["n", "s"]),
-            (lambda v: dps.Category("g", v), [1, 2]),
-            (lambda v: dps.Category("g", v), [False, True]),
-            (lambda v: dps.Number("x", 0, 99, edges=v), [18, 65]),
-            (lambda v: dps.Number("x", values=v), [0.5, 65.0]),
-            (lambda v: dps.GroupMeans("y", by="g", groups=v), [1, 2]),
-            (lambda v: dps.Difference("a", by="g", groups=v), [True, False]),
-            (dps.Marginals, ["a", "b"]),
-            (dps.Mean, ["a", "b"]),
-            (lambda v: dps.Quantile("y", v), [0.25, 0.5]),
-            (lambda v: dps.Guesses(shares={"a": v}), [0.5, 0.5]),
-            (lambda v: dps.GraphicalModel(["a", "b"], estimator="clime", penalties=v), [0.1, 0.2]),
-        ]:
-
-            def written(one):
-                return json.dumps(
-                    one.to_dict() if hasattr(one, "to_dict") else analysis_to_dict(one)
-                )
-
-            wanted = declare(values)
-            if not (
-                kind in ("series", "nullable") and isinstance(wanted, dps.Guesses)
-            ):  # with labels
-                assert written(declare(KINDS[kind](values))) == written(wanted)
+    for kind, (declare, values) in itertools.product(KINDS, DECLARED):
+        wanted = declare(values)
+        if kind not in ("series", "nullable") or not isinstance(wanted, dps.Guesses):  # by labels
+            assert written(declare(KINDS[kind](values))) == written(wanted)
 
 
 def test_single_values_and_mappings_of_numpy():
@@ -66,9 +65,6 @@ def test_single_values_and_mappings_of_numpy():
     plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1), n=np.int64(100))
     assert (plan.n, type(plan.n)) == (100, int)
     json.dumps(plan.to_dict())
-
-
-def test_levels_with_labels_of_their_own_are_refused():
     counts = pd.Series(["n", "s", "s"]).value_counts()
     with pytest.raises(dps.SchemaError, match="levels of 'g' are a Series with labels"):
         dps.Category("g", counts)

@@ -5,39 +5,22 @@ import numpy as np
 from dpstats.roots import find_roots, find_roots_near
 
 
-def test_roots_of_many_functions_in_few_evaluations():
-    target = np.linspace(-3, 3, 50) ** 3
-    calls = 0
-
-    def cubic(y, which):
-        nonlocal calls
-        calls += 1
-        return np.expm1(y) ** 3 - np.expm1(target[which]) ** 3
-
-    roots = find_roots(cubic, np.full(50, -30.0), np.full(50, 40.0))
-    np.testing.assert_allclose(np.expm1(roots), np.expm1(target), rtol=1e-8, atol=1e-8)
-    assert calls < 60
-
-
 def test_jumps_flat_parts_and_exact_ends():
     where = np.array([0.3, 0.5, 0.99])
     roots = find_roots(lambda y, i: np.sign(y - where[i]), np.zeros(3), np.ones(3))
     np.testing.assert_allclose(roots, where, atol=1e-9)
     np.testing.assert_array_equal(find_roots(lambda y, i: y, np.zeros(1), np.ones(1)), [0])
+    # numbers too large for the tolerance
+    roots = find_roots(lambda y, i: y**3 - 1e33, np.zeros(1), np.full(1, 3e12))
+    np.testing.assert_allclose(roots, 1e11)
     # no change of sign: the end where the function is smaller
     np.testing.assert_array_equal(find_roots(lambda y, i: y + 1, np.zeros(1), np.ones(1)), [0])
 
 
-def test_stops_where_numbers_are_too_large_for_the_tolerance():
-    roots = find_roots(lambda y, i: y**3 - 1e33, np.zeros(1), np.full(1, 3e12))
-    np.testing.assert_allclose(roots, 1e11)
-
-
 def test_without_a_root_between_the_ends_it_is_beyond_them():
     signs = np.array([1.0, -1.0, 1e-9, -1e-9])
-    found = find_roots_near(
-        lambda y, i: signs[i], np.zeros(4), np.ones(4), np.full(4, -50.0), np.full(4, 50.0)
-    )
+    ends = np.full(4, 50.0)
+    found = find_roots_near(lambda y, i: signs[i], np.zeros(4), np.ones(4), -ends, ends)
     np.testing.assert_array_equal(found, [np.inf, -np.inf, np.inf, -np.inf])
 
 
@@ -53,7 +36,8 @@ def test_roots_near_a_guess_are_those_of_a_search_everywhere():
     low, high = np.full(60, -50.0), np.full(60, 50.0)
     found = find_roots_near(cubic, guess, np.full(60, 0.01), low, high)
     np.testing.assert_allclose(found, roots, atol=1e-9)
-    near = sum(calls) / 60
+    near = sum(calls)
     calls.clear()
     np.testing.assert_allclose(find_roots(cubic, low, high), roots, atol=1e-9)
-    assert near < 0.8 * sum(calls) / 60
+    assert near < 0.8 * sum(calls)
+    assert len(calls) < 60

@@ -1,6 +1,8 @@
 """From measurements to a release: repeatable, and no trouble in a fit loses it."""
 
+import itertools
 import random
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -45,34 +47,28 @@ def held(seeded_noise):
         return dps.measure(plan(), table())
 
 
+def parts(release):
+    return [*release.candidates.values(), release.weights, release.counts]
+
+
 def same(first, second):
-    for name in first.candidates:
-        np.testing.assert_array_equal(first.candidates[name], second.candidates[name])
-    np.testing.assert_array_equal(first.weights, second.weights)
-    np.testing.assert_array_equal(first.counts, second.counts)
-    return True
+    return all(map(np.array_equal, parts(first), parts(second)))
 
 
 def test_rng_makes_a_release_repeatable(held):
-    for draw in ["systematic", "iid"]:
-        for fit in ["entropy", "minimax"]:
-            options = {"fit": fit, "draw": draw, "m": 100}
-            first = dps.synthesize(held, rng=1, **options)
-            assert same(first, dps.synthesize(held, rng=1, **options))
-            other = dps.synthesize(held, rng=2, **options)
-            assert not np.array_equal(first.counts, other.counts)
-            assert first.fit == fit
-            assert first.draw == draw
-
-
-def test_global_random_state_is_neither_read_nor_changed(held):
     random.seed(3)
-    before = random.getstate(), np.random.get_state()[1].copy()  # noqa: NPY002
-    first = dps.synthesize(held, m=100, rng=1)
-    assert random.getstate() == before[0]
-    np.testing.assert_array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
-    np.random.seed(4)  # noqa: NPY002
-    assert same(first, dps.synthesize(held, m=100, rng=1))
+    for draw, fit in itertools.product(["systematic", "iid"], ["entropy", "minimax"]):
+        options = {"fit": fit, "draw": draw, "m": 100}
+        # The global random state is neither read nor changed.
+        before = random.getstate(), np.random.get_state()[1].copy()  # noqa: NPY002
+        first = dps.synthesize(held, rng=1, **options)
+        assert random.getstate() == before[0]
+        np.testing.assert_array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
+        np.random.seed(4)  # noqa: NPY002
+        assert same(first, dps.synthesize(held, rng=1, **options))
+        other = dps.synthesize(held, rng=2, **options)
+        assert not np.array_equal(first.counts, other.counts)
+        assert (first.fit, first.draw) == (fit, draw)
 
 
 def test_sizes(held):
@@ -85,44 +81,37 @@ def test_sizes(held):
     assert one.accuracy().delta > release.accuracy().delta  # and the certificate says how bad
 
 
+def misfit(release):
+    return np.abs(
+        release.accuracy(of="weights").synthetic - np.clip(release.measurements.means, 0, 1)
+    ).max()
+
+
 def test_all_solvers_reach_the_same_largest_misfit(held):
-    target = np.clip(held.means, 0, 1)
-    releases = [
-        dps.synthesize(held, fit="minimax", solver=solver, m=40, rng=3)
+    highs, pulp, columns = (
+        misfit(dps.synthesize(held, fit="minimax", solver=solver, m=40, rng=3))
         for solver in ("highs", "pulp", "columns")
-    ]
-    misfits = [
-        np.abs(release.accuracy(of="weights").synthetic - target).max() for release in releases
-    ]
-    assert misfits[0] > 1e-3  # out of reach, so that the program decides
-    assert misfits[1] == pytest.approx(misfits[0], abs=1e-7)
-    assert misfits[0] - 1e-7 <= misfits[2]
-    assert misfits[2] <= misfits[0] + 1e-3 * held.standard_deviations.min()
-
-
-def test_a_solver_is_for_the_minimax_fit(held):
+    )
+    assert highs > 1e-3  # out of reach, so that the program decides
+    assert pulp == pytest.approx(highs, abs=1e-7)
+    assert highs - 1e-7 <= columns <= highs + 1e-3 * held.standard_deviations.min()
     with pytest.raises(RequestError, match="solver='pulp' is for the linear program of fit='min"):
         dps.synthesize(held, solver="pulp")
 
 
 def test_a_solver_that_fails_falls_back_to_entropy_and_says_so(held, monkeypatch):
-    def fails(matrix, target):
-        raise SolverError("HiGHS did not solve the minimax program")
-
-    monkeypatch.setattr(minimax, "minimax_highs", fails)
-    release = dps.synthesize(held, fit="minimax", solver="highs", m=300, rng=0)
-    assert release.notes == (
-        "HiGHS did not solve the minimax program; the entropy fit was used instead",
-    )
+    said = "HiGHS did not solve the minimax program"
+    monkeypatch.setattr(minimax, "minimax_highs", mock.Mock(side_effect=SolverError(said)))
+    release = dps.synthesize(held, fit="minimax", solver="highs", m=100, rng=0)
+    assert release.notes == (f"{said}; the entropy fit was used instead",)
     assert np.isfinite(release.accuracy().delta)
 
 
 def test_a_minimax_fit_comes_with_its_certificate(held, monkeypatch):
     """The note's misfit is that of the weights; one that stops early says how far it came."""
     release = dps.synthesize(held, fit="minimax", m=40, rng=3)
-    misfit = np.abs(release.accuracy(of="weights").synthetic - np.clip(held.means, 0, 1)).max()
     (note,) = release.notes
-    assert f"the largest misfit of the minimax fit is {misfit:.6g}; the optimum" in note
+    assert f"the largest misfit of the minimax fit is {misfit(release):.6g}; the optimum" in note
     assert "more than" not in note
     monkeypatch.setattr(minimax, "MAX_STEPS", 3)
     (note,) = dps.synthesize(held, fit="minimax", m=40, rng=3).notes
@@ -130,34 +119,29 @@ def test_a_minimax_fit_comes_with_its_certificate(held, monkeypatch):
 
 
 def test_any_noise_gives_rows_and_an_honest_certificate():
-    for noise in [-(10**12), 10**12, 0]:
-        for fit in ["entropy", "minimax"]:
-            with _noise_from(lambda scale, size, noise=noise: noise * SIGNS[:size]):
-                wild = dps.measure(plan(), table())
-            release = dps.synthesize(wild, fit=fit, m=100, rng=0)
-            assert release.k == N
-            assert release.weights.sum() == pytest.approx(1)
-            certificate = release.accuracy()
-            assert (np.abs(certificate.synthetic - certificate.noisy).max() > 10**8) == (noise != 0)
-            assert certificate.delta <= 1  # no share of rows can be further away
-
-
-def test_no_more_rows_than_a_file_can_hold_are_drawn_unasked(schema, survey, monkeypatch):
-    monkeypatch.setattr(generator, "MOST_ROWS", 100)
-    analyses = {"p": dps.Proportion("smoker == 'yes'")}
-    plan = dps.plan(schema, analyses, budget=dps.PureDP(1), unit="add_remove")
-    release = dps.release(plan, survey, rng=0, m=50)
-    assert len(release.to_frame()) == 100
-    assert "100 were drawn" in str(release)
-    assert abs(release.n - 2000) < 100
+    for noise, fit in itertools.product([-(10**12), 10**12, 0], ["entropy", "minimax"]):
+        with _noise_from(lambda scale, size, noise=noise: noise * SIGNS[:size]):
+            wild = dps.measure(plan(), table())
+        release = dps.synthesize(wild, fit=fit, m=100, rng=0)
+        assert release.k == N
+        assert release.weights.sum() == pytest.approx(1)
+        certificate = release.accuracy()
+        assert (np.abs(certificate.synthetic - certificate.noisy).max() > 10**8) == (noise != 0)
+        assert certificate.delta <= 1  # no share of rows can be further away
 
 
 def test_no_more_rows_are_drawn_than_a_file_can_hold(schema, survey, monkeypatch):
     """A release whose rows are refused when it is read would be lost after it was paid."""
+    asked = {"p": dps.Marginals(["smoker", "region"])}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1), unit="add_remove")
+    with monkeypatch.context() as patch:
+        patch.setattr(generator, "MOST_ROWS", 100)
+        release = dps.release(plan, survey, rng=0, m=50)
+    assert len(release.to_frame()) == 100
+    assert "100 were drawn" in str(release)
+    assert abs(release.n - 2000) < 100
     monkeypatch.setattr("dpstats.measured.candidates_file._MOST_BYTES", 20_000)
-    asked = {"smokers": dps.Marginals(["smoker", "region"])}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
-    made = dps.release(plan, survey, rng=1, k=5_000)
+    made = dps.release(plan, survey, rng=1, k=5_000, m=50)
     size = len(made._members()["rows.csv"])
     assert 10_000 < size <= 20_000 + 1_000  # a header more
     assert any(f"{made.k} rows were drawn and not 5000" in note for note in made.notes)

@@ -27,6 +27,10 @@ class Delegate:
         return getattr(self.right, name)
 
 
+def smokers(schema):
+    return Family((Cells.condition(schema, "smoker == 'yes'"),))
+
+
 @dataclass(frozen=True)
 class Curious:
     """Share of smokers, with a look at what was never asked for."""
@@ -34,41 +38,35 @@ class Curious:
     kind: ClassVar[str] = "curious"
 
     def family(self, schema):
-        return Family((Cells.condition(schema, "smoker == 'yes'"),))
+        return smokers(schema)
 
     def infer(self, release):
         release.answers(Cells.condition(release.schema, "age >= 65"))
 
 
-@dataclass(frozen=True)
-class Fickle(Curious):
-    """Asks for another family every time."""
-
-    kind: ClassVar[str] = "fickle"
-
-    def family(self, schema):
-        texts = ["smoker == 'yes'", "age >= 65"]
-        object.__setattr__(self, "calls", getattr(self, "calls", 0) + 1)
-        return Family((Cells.condition(schema, texts[self.calls % 2]),))
+def analysis(name, **parts):
+    """A class of analyses that breaks one rule, and has no parameters."""
+    made = type(name, (Curious,), {"kind": name.lower(), "__doc__": "Breaks a rule.", **parts})
+    return dataclass(frozen=True)(made)
 
 
-@dataclass(frozen=True)
-class Unregistered(Curious):
-    """Its release could not be read."""
-
-    kind: ClassVar[str] = "unregistered"
+def another_every_time(self, schema):
+    object.__setattr__(self, "calls", getattr(self, "calls", 0) + 1)
+    return smokers(schema) if self.calls % 2 else Family((Cells.condition(schema, "age >= 65"),))
 
 
-@dataclass(frozen=True)
-class Uncounted(Curious):
-    """A result only where the number of rows is public."""
+def where_the_rows_are_public(self, release):
+    answers = release.answers(smokers(release.schema))
+    if answers.rows.public:
+        return proportions_result("smokers", ["smokers"], answers, "", scalar=True)
 
-    kind: ClassVar[str] = "uncounted"
 
-    def infer(self, release):
-        answers = release.answers(self.family(release.schema))
-        if answers.rows.public:
-            return proportions_result("smokers", ["smokers"], answers, "", scalar=True)
+Unregistered = analysis("Unregistered")
+Fickle = analysis("Fickle", family=another_every_time)
+Uncounted = analysis("Uncounted", infer=where_the_rows_are_public)
+Bare = analysis("Bare", infer=lambda self, release: np.zeros(3))
+Empty = analysis("Empty", family=lambda self, schema: None)
+Nameless = analysis("Nameless", kind=None)
 
 
 @dataclass(frozen=True)
@@ -80,17 +78,14 @@ class Altered(Curious):
     part: str = ""
 
     def infer(self, release):
-        answers = release.answers(Curious.family(self, release.schema))
+        answers = release.answers(smokers(release.schema))
         result = proportions_result("smokers", ["smokers"], answers, "", scalar=True)
         if self.part == "abstract":
             return type("Half", (dps.Result,), {"headline": "x"})("title")
         if self.part == "fields":
             return dps.EstimateResult(title="smokers")
         if self.part in BROKEN_FIELDS:
-            name, value = BROKEN_FIELDS[self.part]
-            object.__setattr__(result, name, value)
-        elif self.part == "no intervals":
-            object.__setattr__(result, "intervals", None)
+            object.__setattr__(result, *BROKEN_FIELDS[self.part])
         elif self.part in BROKEN_INTERVALS:
             changed = type("Changed", (Delegate,), BROKEN_INTERVALS[self.part])
             object.__setattr__(result, "intervals", changed(result.intervals))
@@ -100,15 +95,14 @@ class Altered(Curious):
         return result
 
     def family(self, schema):
-        if self.part == "family":
-            return self.columns
-        return Curious.family(self, schema)
+        return self.columns if self.part == "family" else smokers(schema)
 
 
 BROKEN_FIELDS = {
     "terms": ("terms", [3]),
     "negative": ("privacy_variance", np.array([-1e-9])),
     "estimate": ("params", Named([np.nan], ["smokers"])),
+    "no intervals": ("intervals", None),
 }
 OTHER = {"larger": "smaller", "smaller": "larger", "two-sided": "two-sided"}
 BROKEN_INTERVALS = {
@@ -134,35 +128,7 @@ OWN = {
 
 
 @dataclass(frozen=True)
-class Nameless:
-    """No kind."""
-
-    def family(self, schema):
-        return Family((Cells.condition(schema, "smoker == 'yes'"),))
-
-    def infer(self, release):
-        return np.zeros(3)
-
-
-@dataclass(frozen=True)
-class Bare(Nameless):
-    """An array instead of a result."""
-
-    kind: ClassVar[str] = "bare"
-
-
-@dataclass(frozen=True)
-class Empty(Bare):
-    """Asks for nothing."""
-
-    kind: ClassVar[str] = "empty"
-
-    def family(self, schema):
-        return None
-
-
-@dataclass(frozen=True)
-class Listing(Bare):
+class Listing(Curious):
     """Holds a list."""
 
     kind: ClassVar[str] = "listing"

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,6 @@ from dpstats.analyses import questions
 from dpstats.bounds import bounding, consistent, programs
 from dpstats.bounds.bounding import Ends
 from dpstats.families.tables.cells import ROWS
-from dpstats.privacy import noise
 
 ASKED = [
     ("smoker & region == 'north' & age >= 65", {}),
@@ -24,31 +24,21 @@ ASKED = [
 
 
 def truth_of(rows, condition, given=None, minus=None, over=None):
-    def holds(text):
-        missing = rows["rich"].isna() if "rich" in text else False
-        local = {name: rows[name] for name in rows} | {"rich": rows["rich"] == True}  # noqa: E712
-        frame = pd.DataFrame(local)
-        return frame.eval(text), ~pd.Series(missing, index=rows.index)
-
-    known = np.ones(len(rows), dtype=bool)
-    for text in filter(None, (condition, minus, over)):
-        known &= holds(text)[1].to_numpy()
-    if given:
-        known &= holds(given)[0].to_numpy()
-    one = holds(condition)[0][known].mean()
-    if minus:
-        return one - holds(minus)[0][known].mean()
-    return one / holds(over)[0][known].mean() if over else one
+    used = [text for text in (condition, minus, over) if text]
+    known = rows["rich"].notna() | ("rich" not in " ".join(used))
+    rows = rows.assign(rich=rows["rich"] == True)[known]  # noqa: E712
+    held = rows[rows.eval(given)] if given else rows
+    one, *other = (held.eval(text).mean() for text in used)
+    return one - other[0] if minus else one / other[0] if over else one
 
 
 def test_intervals_hold_for_the_private_table(unplanned, survey_rows):
+    # At an error of one in 100,000: the noise of these releases is not fixed.
     for target, asked in [("table", ASKED), ("population", ASKED[3:4])]:
-        for query in asked:
-            # At an error of one in 100,000: the noise of these releases is not fixed.
-            condition, options = query
+        for number, (condition, options) in enumerate(asked):
             truth = truth_of(survey_rows, condition, **options)
-            for name, release in unplanned.items():
-                found = release.bound(condition, **options, alpha=1e-5, target=target)
+            for name in list(unplanned)[number % 2 :: 2]:
+                found = unplanned[name].bound(condition, **options, alpha=1e-5, target=target)
                 assert found.low[0] - 1e-12 <= truth <= found.high[0] + 1e-12, name
 
 
@@ -62,15 +52,14 @@ def test_never_wider_than_the_joint_certificate(unplanned):
         assert np.all(own.high <= high + 1e-12), name
 
 
-def test_without_noise_the_limits_are_those_of_every_table_with_the_same_pairs():
+def test_without_noise_the_limits_are_those_of_every_table_with_the_same_pairs(no_noise):
     # 12 rows of three Boolean columns: all tables with the same pairs differ along one line.
     schema = dps.Schema([dps.Boolean(name) for name in "abc"])
     cells = np.array(list(itertools.product((False, True), repeat=3)))
     counts = np.array([1, 2, 0, 3, 2, 1, 1, 2])
     rows = pd.DataFrame(np.repeat(cells, counts, axis=0), columns=list("abc"))
     plan = dps.plan(schema, {"pairs": dps.Marginals(list("abc"))}, budget=dps.PureDP(10_000))
-    with noise._noise_from(lambda scale, size: np.zeros(size, dtype=np.int64)):
-        release = dps.release(plan, rows, m=50, rng=1)
+    release = dps.release(plan, rows, m=50, rng=1)
     odd = cells.sum(axis=1) % 2 == 1
     most_down, most_up = counts[odd].min(), counts[~odd].min()
     found = release.bound("a & b & c")
@@ -104,11 +93,17 @@ def test_what_cannot_be_asked_is_refused(unplanned):
             unplanned["pairs"].bound(query, **options)
 
 
-def test_questions_over_too_many_levels_get_what_is_possible(monkeypatch, unplanned):
+def test_too_many_levels_and_contradictions_leave_what_is_possible(monkeypatch, unplanned):
+    query = "smoker & region == 'north' & ill"
+    with monkeypatch.context() as patch:
+        patch.setattr(programs.Program, "least_sum", mock.Mock(side_effect=programs.Contradiction))
+        found = unplanned["pairs"].bound(query)
+    assert list(found) == [(0.0, 1.0)]
+    assert found.notes == (bounding.CONTRADICTION,)
     monkeypatch.setattr(consistent, "SMALL", 1)
     monkeypatch.setattr(consistent, "MOST_STATES", 1)
     monkeypatch.setattr(consistent, "MOST_POSSIBLE", 5)
-    found = unplanned["pairs"].bound("smoker & region == 'north' & ill")
+    found = unplanned["pairs"].bound(query)
     assert list(found) == [(0.0, 1.0)]
     assert found.known_from == ["no limit from measured functions of smoker, region, age, ill"]
     assert not found.informative.any()
@@ -123,12 +118,9 @@ def test_what_is_possible_anyway_is_no_knowledge(unplanned):
         ("rich & income < 20", {"minus": "rich"}, [(-1, 0)]),
         ("rich & income < 20", {"over": "rich"}, [(0, 1)]),
         ("rich", {"over": "rich & income < 20"}, [(1, np.inf)]),
-        (
-            dps.Difference("rich", by="income", groups=("[0, 20)", "[20, 50)")),
-            {},
-            [(-1, 1), (0, np.inf), (0, np.inf)],
-        ),
-    ]:
+        (dps.Difference("rich", by="income", groups=("[0, 20)", "[20, 50)")), {},
+         [(-1, 1), (0, np.inf), (0, np.inf)]),
+    ]:  # fmt: skip
         for target in ["table", "population"]:
             found = unplanned["pairs"].bound(query, **options, target=target)
             assert np.array(list(found)) == pytest.approx(np.array(possible, dtype=np.float64))
@@ -176,16 +168,6 @@ def test_a_condition_inside_another_has_the_share_of_it_as_ratio(unplanned):
         share = release.bound("age >= 65", given="smoker & ill", **options)
         assert np.array(list(ratio)) == pytest.approx(np.array(list(share)))
         assert ratio.informative.all()
-
-
-def test_answers_that_contradict_each_other_conclude_nothing(unplanned, monkeypatch):
-    def none(self, *args):
-        raise programs.Contradiction
-
-    monkeypatch.setattr(programs.Program, "least_sum", none)
-    found = unplanned["pairs"].bound("smoker & region == 'north' & ill")
-    assert list(found) == [(0.0, 1.0)]
-    assert found.notes == (bounding.CONTRADICTION,)
 
 
 def test_a_planned_analysis_goes_by_its_name(unplanned):

@@ -27,7 +27,7 @@ def optimum(program, values):
 
 
 def test_the_least_sum_is_the_optimum_and_no_more():
-    for seed in range(20):
+    for seed in range(12):
         rng = np.random.default_rng(seed)
         program, counts = program_of(rng)
         values = rng.integers(-3, 4, 6).astype(np.float64)
@@ -46,10 +46,11 @@ def test_the_least_ratio_is_that_of_the_worst_table():
             continue  # no row in the group
         found = program.least_ratio(above, below, 1.0)
         at_least = program.with_sum(below, 1.0)
-        # the least ratio x is where the least of above - x below is zero
-        best = optimize.brentq(
-            lambda x, program=at_least: optimum(program, above - x * below), -1e-9, 1 + 1e-9
-        )
+
+        def least(x, program=at_least):
+            return optimum(program, above - x * below)
+
+        best = optimize.brentq(least, -1e-9, 1 + 1e-9)  # where the least is zero
         assert best - 1e-5 <= found <= best + 1e-7
         assert found <= above @ counts / (below @ counts) + 1e-12
 
@@ -69,7 +70,7 @@ def test_wrong_multipliers_give_a_wider_bound_never_a_wrong_one(seed, monkeypatc
         return found
 
     monkeypatch.setattr(optimize, "linprog", spoiled)
-    found = [program.least_sum(values) for _ in range(20)]
+    found = [program.least_sum(values) for _ in range(10)]
     assert max(found) <= best + 1e-9
     assert min(found) < best - 1e-3  # they were spoiled
 

@@ -1,61 +1,51 @@
 """A folder with a request and its table, for the command line; and one with a release of it."""
 
+import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dpstats as dps
 from dpstats.cli import DONE, main
 
-REQUEST = """
-[budget]
-epsilon = 1
-[[column]]
-name = "smoker"
-levels = ["no", "yes"]
-[[column]]
-name = "age"
-low = 0
-high = 120
-edges = [65]
-[[analysis]]
-name = "smoking"
-kind = "proportion"
-condition = "smoker == 'yes'"
-[[analysis]]
-name = "old"
-kind = "proportion"
-condition = "smoker == 'yes'"
-given = "age >= 65"
-"""
-MORE = """
-[[analysis]]
-name = "table"
-kind = "marginals"
-columns = ["smoker", "age"]
-[[analysis]]
-name = "link"
-kind = "independence"
-a = "smoker"
-b = "age"
-simulations = 199
-[[analysis]]
-name = "fit"
-kind = "goodness_of_fit"
-column = "smoker"
-probabilities = { no = 0.7, yes = 0.3 }
-simulations = 199
-[[analysis]]
-name = "gap"
-kind = "difference"
-condition = "age >= 65"
-by = "smoker"
-[[analysis]]
-name = "middle"
-kind = "quantile"
-column = "age"
-"""
+
+def tables(kind, *entries):
+    """An array of tables in TOML."""
+    lines = ([f"{key} = {json.dumps(value)}\n" for key, value in one.items()] for one in entries)
+    return "".join(f"[[{kind}]]\n{''.join(one)}" for one in lines)
+
+
+YES = "smoker == 'yes'"
+REQUEST = (
+    "[budget]\nepsilon = 1\n"
+    + tables(
+        "column",
+        {"name": "smoker", "levels": ["no", "yes"]},
+        {"name": "age", "low": 0, "high": 120, "edges": [65]},
+    )
+    + tables(
+        "analysis",
+        {"name": "smoking", "kind": "proportion", "condition": YES},
+        {"name": "old", "kind": "proportion", "condition": YES, "given": "age >= 65"},
+    )
+)
+NUMBER = {"low": 0, "high": 100, "points": 9, "missing": 0}
+PAIR = {"kind": "graphical_model", "columns": ["height", "weight"]}
+MORE = tables("column", {"name": "weight"} | NUMBER, {"name": "height"} | NUMBER) + tables(
+    "analysis",
+    {"name": "table", "kind": "marginals", "columns": ["smoker", "age"]},
+    {"name": "link", "kind": "independence", "a": "smoker", "b": "age", "simulations": 99},
+    {"name": "graph"} | PAIR,
+    {"name": "picture", "estimator": "clime", "penalties": [0.1, 0.3]} | PAIR,
+    {"name": "weights", "kind": "group_means", "column": "weight", "by": "smoker"},
+)
+
+
+@pytest.fixture(scope="session")
+def entries():
+    return tables
 
 
 @pytest.fixture
@@ -71,10 +61,12 @@ def released(tmp_path_factory, survey) -> Path:
     """A release of many kinds of analyses, made once."""
     folder = tmp_path_factory.mktemp("released")
     (folder / "more.toml").write_text(REQUEST + MORE)
-    survey.to_csv(folder / "survey.csv", index=False)
+    numbers = np.arange(len(survey))
+    rows = survey.assign(weight=numbers % 100, height=numbers % 70)
+    rows.to_csv(folder / "survey.csv", index=False)
     place = folder / "r.zip"
     command = ["release", "--unchecked", str(folder / "more.toml"), str(folder / "survey.csv")]
-    assert main([*command, "-o", str(place), "--m", "500"]) == DONE
+    assert main([*command, "-o", str(place), "--m", "100"]) == DONE
     return place
 
 
@@ -87,12 +79,23 @@ def archive(released, folder, capsys):
 
 
 @pytest.fixture
-def printed(capsys):
+def streams(capsys):
+    """What a command writes to both streams; a single text is split at its spaces."""
+
+    def run(*arguments, code=DONE):
+        capsys.readouterr()
+        assert main(arguments[0].split() if len(arguments) == 1 else [*arguments]) == code
+        return capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def printed(streams):
     """What a command prints: its results, or its error where another code is expected."""
 
     def run(*arguments, code=DONE):
-        assert main([*arguments]) == code
-        out, err = capsys.readouterr()
+        out, err = streams(*arguments, code=code)
         return out if code == DONE else err
 
     return run

@@ -3,70 +3,55 @@
 import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import dpstats as dps
 from dpstats.analyses.registry import analysis_from_text
-from dpstats.cli import DONE, REFUSED, main
+from dpstats.cli import REFUSED, main
 
-GRAPH = """
-[[column]]
-name = "weight"
-low = 0
-high = 100
-points = 9
-missing = 0
-[[column]]
-name = "height"
-low = 0
-high = 100
-points = 9
-missing = 0
-[[analysis]]
-name = "graph"
-kind = "graphical_model"
-columns = ["height", "weight"]
-[[analysis]]
-name = "weights"
-kind = "group_means"
-column = "weight"
-by = "smoker"
-[[analysis]]
-name = "picture"
-kind = "graphical_model"
-columns = ["height", "weight"]
-estimator = "clime"
-penalties = [0.1, 0.3]
-"""
+JOINT = "smoker == 'yes' and age >= 65"
+OLD, SHOWN = dps.Proportion("age >= 65"), [
+    (["infer", "graph", "--simultaneous"], lambda r: r.infer("graph").summary(simultaneous=True)),
+    (["infer", "graph", "--adjust", "fdr_bh"], lambda r: r.infer("graph").summary(adjust="fdr_bh")),
+    (["infer", "weights", "--adjust", "holm"], lambda r: "\n\n".join(
+        found.summary() for found in (r.infer("weights"), r.infer("weights").pairwise()))),
+    *((["infer", "--ask", text], lambda r: r.infer(OLD).summary()) for text in (
+        "dps.Proportion(condition='age >= 65')", "proportion('age >= 65')",
+        '{kind = "proportion", condition = "age >= 65"}')),
+    (["explain", JOINT], lambda r: r.explain(JOINT)),
+    (["explain", "Marginals(['smoker', 'age'])"],
+     lambda r: r.explain(dps.Marginals(["smoker", "age"]))),
+    (["explain", "age < 65", "--over", "age >= 65"],
+     lambda r: r.explain("age < 65", over="age >= 65")),
+    (["bound", "smoker == 'yes'", "--minus", "age >= 65", "--alpha", "0.2", "--target",
+      "population"],
+     lambda r: r.bound("smoker == 'yes'", minus="age >= 65", alpha=0.2, target="population")),
+]  # fmt: skip
 
 
-def test_options_of_summaries(folder, printed):
-    (folder / "graph.toml").write_text((folder / "request.toml").read_text() + GRAPH)
-    survey = pd.read_csv("survey.csv")
-    numbers = pd.RangeIndex(len(survey)).to_numpy()
-    survey.assign(weight=numbers % 100, height=numbers % 70).to_csv("survey.csv", index=False)
-    printed("release", "--unchecked", "graph.toml", "survey.csv", "-o", "g.zip", "--m", "100")
-    release = dps.load("g.zip")
-
-    def shown(*options):
-        return printed("infer", "g.zip", *options).rstrip()
-
-    graph, picture = release.infer("graph"), release.infer("picture")
-    assert shown("graph", "--simultaneous") == graph.summary(simultaneous=True)
-    assert shown("graph", "--adjust", "fdr_bh") == graph.summary(adjust="fdr_bh")
-    weights = release.infer("weights")
-    pairs = shown("weights", "--adjust", "holm")
-    assert pairs == f"{weights.summary()}\n\n{weights.pairwise().summary()}"
-    other = next(one for one in (0.1, 0.3) if one != picture.nearest)
-    assert f"below: penalty {other}" in shown("picture", "--penalty", str(other))
-    refused = printed("infer", "g.zip", "graph", "--penalty", "0.3", code=REFUSED)
-    assert "--penalty has no meaning for 'graph'" in refused
+def test_commands_print_what_python_shows(archive, printed, streams):
+    for (verb, *rest), wanted in SHOWN:
+        assert printed(verb, "r.zip", *rest).rstrip() == str(wanted(archive))
+    nearest = archive.infer("picture").nearest
+    other = next(one for one in (0.1, 0.3) if one != nearest)
+    assert f"below: penalty {other}" in printed(f"infer r.zip picture --penalty {other}")
+    for options, message in {
+        "graph --penalty 0.3": "--penalty has no meaning for 'graph'",
+        "link --csv --method certified": "no analysis is left",
+        "smoking link --csv --simultaneous": "--simultaneous is for the text",
+    }.items():
+        assert message in printed(f"infer r.zip {options}", code=REFUSED)
+    assert printed("bound", "r.zip", "open('survey.csv')", code=REFUSED)
+    ends = archive.infer("smoking").conf_int(method="certified")
+    out, err = streams("infer r.zip smoking link --csv --method certified")
+    assert "link" not in out
+    assert all(repr(float(end)) in out for end in ends)
+    assert "'link' is left out: there is no certified interval for Cramer's V" in err
 
 
 def test_long_tables_print_as_many_rows_as_asked_for(archive, printed, capsys):
     for rows, lines in (("all", 4), ("2", 2)):
-        text = printed("infer", "r.zip", "table", "smoking", "--most", rows)
+        text = printed(f"infer r.zip table smoking --most {rows}")
         assert text.count("smoker=") == lines
         assert ("2 more rows in to_frame(); print them with most=" in text) == (lines == 2)
     with pytest.raises(SystemExit, match="2"):
@@ -75,7 +60,7 @@ def test_long_tables_print_as_many_rows_as_asked_for(archive, printed, capsys):
 
 
 def test_json(archive, printed):
-    found = json.loads(printed("infer", "r.zip", "--json", "--alpha", "0.1"))
+    found = json.loads(printed("infer r.zip --json --alpha 0.1"))
     assert [one["name"] for one in found] == list(archive.analyses)
     smoking, _, table, link, *_ = found
     ends = archive.infer("smoking").conf_int(alpha=0.1)
@@ -85,47 +70,6 @@ def test_json(archive, printed):
     assert table["table"][0]["smoker"] == "no"
     assert link["pvalue"] == archive.infer("link").pvalue
     assert link["conf_int"] == list(archive.infer("link").conf_int(alpha=0.1))
-
-
-def test_what_has_no_such_interval_is_left_out_and_the_others_are_written(archive, capsys):
-    ends = archive.infer("smoking").conf_int(method="certified")
-    certified = ("--method", "certified")
-    names = ["infer", "r.zip", "smoking", "link", "--csv"]
-    assert main([*names, *certified]) == DONE
-    out, err = capsys.readouterr()
-    assert "link" not in out
-    assert all(repr(float(end)) in out for end in ends)
-    assert "'link' is left out: there is no certified interval for Cramer's V" in err
-    assert main(["infer", "r.zip", "link", "--csv", *certified]) == REFUSED
-    assert "no analysis is left" in capsys.readouterr().err
-    assert main([*names, "--simultaneous"]) == REFUSED
-    assert "--simultaneous is for the text" in capsys.readouterr().err
-
-
-def test_asking_for_more(archive, printed):
-    for text in [
-        "dps.Proportion(condition='age >= 65')",
-        "proportion('age >= 65')",
-        '{kind = "proportion", condition = "age >= 65"}',
-    ]:
-        found = printed("infer", "r.zip", "--ask", text)
-        assert found.rstrip() == archive.infer(dps.Proportion("age >= 65")).summary()
-
-
-def test_explain_and_bound_print_what_python_shows(archive, printed):
-    joint = "smoker == 'yes' and age >= 65"
-    marginals = dps.Marginals(["smoker", "age"])
-    for verb, query, options, wanted in [
-        ("explain", joint, [], archive.explain(joint)),
-        ("explain", "Marginals(['smoker', 'age'])", [], archive.explain(marginals)),
-        ("explain", "age < 65", ["--over", "age >= 65"],
-         archive.explain("age < 65", over="age >= 65")),
-        ("bound", "smoker == 'yes'",
-         ["--minus", "age >= 65", "--alpha", "0.2", "--target", "population"],
-         archive.bound("smoker == 'yes'", minus="age >= 65", alpha=0.2, target="population")),
-    ]:  # fmt: skip
-        assert printed(verb, "r.zip", query, *options).rstrip() == str(wanted)
-    assert printed("bound", "r.zip", "open('survey.csv')", code=REFUSED)
 
 
 REFUSALS = {
@@ -154,12 +98,8 @@ def test_text_is_parsed_and_never_evaluated(tmp_path, monkeypatch):
             analysis_from_text(text)
         assert says in str(error.value)
         assert not list(Path().iterdir())
-    for text, made in {
-        "Marginals(['a', 'b'], degree=1)": dps.Marginals(["a", "b"], degree=1),
-        "Marginals(('a', 'b'))": dps.Marginals(["a", "b"]),
-        "GoodnessOfFit('a', {'x': 0.25, 'y': 0.75})": dps.GoodnessOfFit(
-            "a", {"x": 0.25, "y": 0.75}
-        ),
-        "OLS('y ~ a + C(g)')": dps.OLS("y ~ a + C(g)"),
-    }.items():
-        assert analysis_from_text(text) == made
+    for text in [
+        "Marginals(['a', 'b'], degree=1)", "Marginals(('a', 'b'))", "OLS('y ~ a + C(g)')",
+        "GoodnessOfFit('a', {'x': 0.25, 'y': 0.75})",
+    ]:  # fmt: skip
+        assert analysis_from_text(text) == eval(f"dps.{text}")

@@ -1,7 +1,6 @@
-"""The whole command line: exit codes, streams, and an example from start to end."""
+"""The whole command line: an example from start to end, streams that fail, names of outputs."""
 
 import io
-import json
 import subprocess
 import sys
 from fnmatch import fnmatch
@@ -10,45 +9,11 @@ from pathlib import Path
 import pytest
 
 import dpstats as dps
-from dpstats.cli import DONE, FAILED, OVER_BUDGET, REFUSED, main
+from dpstats.cli import DONE, FAILED, REFUSED, main
+from dpstats.display import line_width
+from dpstats.terminal import fitted
 
-
-def test_from_request_to_answers(folder, capsys):
-    assert main(["preview", "request.toml", "--n", "2000"]) == DONE
-    assert "95% width" in capsys.readouterr().out
-    assert main(["plan", "request.toml", "-o", "plan.json", "--n", "2000"]) == DONE
-    assert json.loads((folder / "plan.json").read_text())["rows"] == 2000
-    assert main(["ledger", "new", "book", "--cap", "3/2"]) == DONE
-    release = ["release", "--unchecked", "plan.json", "survey.csv", "--ledger", "book", "--m", "99"]
-    release += ["-o", "out.zip"]
-    assert main(release) == DONE
-    printed = capsys.readouterr()
-    assert "delta" in printed.out
-    assert "reading rows" in printed.err
-    assert "warning" not in printed.err
-    assert not list(folder.glob("*.measurements.zip"))
-    assert main(["infer", "out.zip", "smoking", "--alpha", "0.1"]) == DONE
-    assert "90% noise-aware" in capsys.readouterr().out
-    assert main(["infer", "out.zip"]) == DONE
-    assert capsys.readouterr().out.count("Target:") == 2
-    assert main(["ledger", "show", "book"]) == DONE
-    again = [*release[:-1], "again.zip"]
-    assert main(again) == OVER_BUDGET
-    assert "remaining" in capsys.readouterr().err
-    assert dps.load("out.zip").n == 2000
-
-
-def test_refusals_are_one_sentence_and_exit_code_two(folder, capsys):
-    for command, message in {
-        "preview none.toml": "cannot read none.toml",
-        "preview request.toml": "number of rows",
-        "release --unchecked request.toml none.csv -o x.zip": "no file 'none.csv'",
-        "infer survey.csv": "is a table, not a release",
-    }.items():
-        assert main(command.split()) == REFUSED
-        printed = capsys.readouterr().err
-        assert "Traceback" not in printed
-        assert message in printed
+RELEASE = "release --unchecked request.toml survey.csv --m 50 -o"
 
 
 def test_demo_tells_the_whole_story(tmp_path, monkeypatch, capsys, fast):
@@ -74,23 +39,19 @@ def test_demo_tells_the_whole_story(tmp_path, monkeypatch, capsys, fast):
 
 def test_a_run_without_standard_streams(folder):
     command = "release --unchecked request.toml survey.csv --m 50 -o a.zip <&- >&- 2>&-"
-    done = subprocess.run(
-        f"{sys.executable} -m dpstats {command}", shell=True, cwd=folder, check=False
-    )
-    assert done.returncode == DONE
+    subprocess.run(f"{sys.executable} -m dpstats {command}", shell=True, cwd=folder, check=True)
     assert dps.load(folder / "a.zip").n == 2000
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
 def test_a_release_that_cannot_be_printed_is_written(folder, monkeypatch, capsys):
-    command = ["release", "--unchecked", "request.toml", "survey.csv", "--m", "50"]
-    for arguments, said in (
-        ([*command, "-o", "b.zip"], "b.zip is written; printing failed"),
-        (["infer", "b.zip"], "printing failed"),
+    for command, said in (
+        (f"{RELEASE} b.zip", "b.zip is written; printing failed"),
+        ("infer b.zip", "printing failed"),
     ):
         with open("/dev/full", "w") as full, monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", full)
-            assert main(arguments) == FAILED
+            assert main(command.split()) == FAILED
         last = capsys.readouterr().err.splitlines()[-1]
         assert last == f"dpstats: {said}: No space left on device"
     assert dps.load("b.zip").n == 2000
@@ -105,7 +66,37 @@ class Closed(io.StringIO):
 
 def test_a_reader_that_goes_away_does_not_stop_a_release(folder, monkeypatch):
     monkeypatch.setattr(sys, "stderr", Closed())
-    command = ["release", "--unchecked", "request.toml", "survey.csv", "-o", "out.zip"]
-    assert main([*command, "--m", "50"]) == DONE
+    assert main(f"{RELEASE} out.zip".split()) == DONE
     assert dps.load("out.zip").n == 2000
-    assert main(["release", "--unchecked", "request.toml", "none.csv", "-o", "x.zip"]) == REFUSED
+    assert main(f"{RELEASE} x.zip".replace("survey", "none").split()) == REFUSED
+
+
+def test_outputs_have_the_ending_of_what_is_written(folder, printed):
+    for command, given, better in (
+        ("report z.zip", "z.pdf", "z.html"), ("init survey.csv", "n.json", "n.toml"),
+        ("plan request.toml", "p.toml", "p.json"), ("synthesize z.zip", "z.csv", "z.zip"),
+        ("release request.toml survey.csv", "z.csv", "z.zip"),
+    ):  # fmt: skip
+        refused = printed(f"{command} -o {given}", code=REFUSED)
+        assert f"name it {better}, not {given}" in refused
+        assert not (folder / given).exists()
+
+
+def test_sentences_wrap_and_hang_below_what_they_describe():
+    schema = "age     number, 0 to 120, 121 points; missing: counted as 40"
+    assert fitted(schema, 40).splitlines() == [
+        "age     number, 0 to 120, 121 points;", "        missing: counted as 40",
+    ]  # fmt: skip
+    command = "dpstats synthesize a.measurements.zip -o another.zip --overwrite"
+    assert command in fitted(f"dpstats: finish the release with: {command}", 40)
+
+
+def test_one_width_for_all_that_prints(monkeypatch):
+    """COLUMNS decides, then a terminal; a pipe has no width, and a text by itself has 100."""
+    pipe = io.StringIO()
+    assert (line_width(pipe), line_width()) == (sys.maxsize, 100)
+    pipe.close()
+    assert line_width(pipe) == sys.maxsize
+    for said, width in (("72", 72), ("7", 40)):
+        monkeypatch.setenv("COLUMNS", said)
+        assert line_width() == line_width(io.StringIO()) == width

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import operator
 import random
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any
 
 MOST_BYTES = 2**16  # of one input: what is read in bounded memory at this size cannot hang
@@ -58,55 +60,38 @@ def of_bytes(rng: random.Random, data: bytes, tokens: list[bytes] = TOKENS) -> b
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Where the values inside a JSON value are."""
-    parts: Any = ()
-    if isinstance(value, dict):
-        parts = value.items()
-    elif isinstance(value, list):
-        parts = enumerate(value[:60])
-    for key, inner in parts:
+    parts: Any = value.items() if isinstance(value, dict) else ()
+    for key, inner in enumerate(value[:60]) if isinstance(value, list) else parts:
         yield (*at, key)
         yield from places(inner, (*at, key))
 
 
 def within(value: Any, at: tuple[Any, ...]) -> Any:
     """The value at a place."""
-    for key in at:
-        value = value[key]
-    return value
+    return reduce(operator.getitem, at, value)
 
 
 def _near(rng: random.Random, value: Any) -> Any:
     """A value that differs a little and is of the same type, or nearly."""
+    ways: list[Any] = OTHERS
     if isinstance(value, bool):
-        return rng.choice([not value, int(value), str(value).lower(), None])
-    if isinstance(value, int):
+        ways = [not value, int(value), str(value).lower(), None]
+    elif isinstance(value, int):
         ways = [value + 1, value - 1, -value, 2 * value, float(min(abs(value), 2**60)),
                 str(value), bool(value), [value]]  # fmt: skip
-        return rng.choice(ways)
-    if isinstance(value, float):
-        return rng.choice([-value, value + 1, value / 2, value * 1e300, int(value), str(value)])
-    if isinstance(value, str):
+    elif isinstance(value, float):
+        ways = [-value, value + 1, value / 2, value * 1e300, int(value), str(value)]
+    elif isinstance(value, str):
         at = rng.randrange(len(value) + 1)
         ways = [value[:at] + value[at + 1 :], value + " ", value.upper(), value * 2, value[:at],
                 value[:at] + rng.choice(TEXTS)[:9] + value[at:], [value], list(value)]  # fmt: skip
-        return rng.choice(ways)
-    if isinstance(value, list) and value:
-        held = list(value)
-        match rng.randrange(4):
-            case 0:
-                rng.shuffle(held)
-            case 1:
-                held.append(copy.deepcopy(rng.choice(held)))
-            case 2:
-                del held[rng.randrange(len(held))]
-            case 3:
-                held = held[::-1]
-        return held
-    if isinstance(value, dict) and value:
-        held_keys = list(value.items())
-        rng.shuffle(held_keys)
-        return dict(held_keys)
-    return rng.choice(OTHERS)
+    elif isinstance(value, list) and value:
+        at = rng.randrange(len(value))
+        ways = [rng.sample(value, len(value)), [*value, copy.deepcopy(value[at])],
+                value[:at] + value[at + 1 :], value[::-1]]  # fmt: skip
+    elif isinstance(value, dict) and value:
+        ways = [dict(rng.sample([*value.items()], len(value)))]
+    return rng.choice(ways)
 
 
 def of_value(rng: random.Random, document: Any, others: list[Any] | None = None) -> Any:
@@ -119,12 +104,8 @@ def of_value(rng: random.Random, document: Any, others: list[Any] | None = None)
         at = rng.choice(every)
         holder, key = within(changed, at[:-1]), at[-1]
         match rng.randrange(9):
-            case 0:
-                holder[key] = rng.choice(NUMBERS)
-            case 1:
-                holder[key] = rng.choice(TEXTS)
-            case 2:
-                holder[key] = copy.deepcopy(rng.choice(OTHERS))
+            case 0 | 1 | 2 as which:
+                holder[key] = copy.deepcopy(rng.choice((NUMBERS, TEXTS, OTHERS)[which]))
             case 3 | 4 | 5:
                 holder[key] = _near(rng, holder[key])
             case 6:
@@ -132,13 +113,11 @@ def of_value(rng: random.Random, document: Any, others: list[Any] | None = None)
             case 7:
                 source = rng.choice([changed, *(others or [])])
                 found = list(places(source))
-                like = [one for one in found if one[-1] == key] or found
-                if like:
+                if like := [one for one in found if one[-1] == key] or found:
                     holder[key] = copy.deepcopy(within(source, rng.choice(like)))
             case 8 if isinstance(holder, dict):
-                holder[rng.choice([*TEXTS, "kind", "note", "rows", "given", "share"])] = rng.choice(
-                    [*NUMBERS, *TEXTS, *OTHERS]
-                )
+                name = rng.choice([*TEXTS, "kind", "note", "rows", "given", "share"])
+                holder[name] = rng.choice([*NUMBERS, *TEXTS, *OTHERS])
     return changed
 
 
@@ -155,11 +134,11 @@ def as_json(rng: random.Random, value: Any) -> str:
 
 def as_toml(value: Any) -> str:
     """A document as TOML, one line for each key; None, which TOML lacks, is left out."""
-    return "".join(
-        f"{_toml_text(key)} = {_inline(inner)}\n"
-        for key, inner in value.items()
-        if inner is not None
-    )
+    return "".join(f"{line}\n" for line in _lines(value))
+
+
+def _lines(value: dict[str, Any]) -> list[str]:
+    return [f"{_toml_text(k)} = {_inline(v)}" for k, v in value.items() if v is not None]
 
 
 def _toml_text(text: str) -> str:
@@ -173,7 +152,4 @@ def _inline(value: Any) -> str:
         return repr(value) if abs(value) < 10**300 else "1" + "0" * 400
     if isinstance(value, list):
         return "[" + ", ".join(_inline(one) for one in value if one is not None) + "]"
-    if isinstance(value, dict):
-        held = [f"{_toml_text(k)} = {_inline(v)}" for k, v in value.items() if v is not None]
-        return "{" + ", ".join(held) + "}"
-    return _toml_text(value)
+    return "{" + ", ".join(_lines(value)) + "}" if isinstance(value, dict) else _toml_text(value)

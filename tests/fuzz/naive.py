@@ -6,14 +6,15 @@ docs/explanation/inference/missing-and-bad-values.md, written down here a second
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date, timedelta
 
 import dpstats as dps
 from dpstats.families.block import Block
-from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Table
 
 Cell = bytes | None
@@ -48,33 +49,29 @@ _FIRST = date(2020, 1, 1)
 _MIDDLE = 182  # days from the first to the middle one
 
 
-def _number(cell: bytes) -> float | None:
+def _number(cell: Cell) -> float | None:
+    if cell is None:
+        return None
     if truth := _TRUTH.fullmatch(cell):
         return float(truth[1].lower() == b"true")
     return float(cell) if _NUMBER.fullmatch(cell) else None
 
 
 def _text_level(cell: Cell) -> int:
-    if cell is None or cell == b"":
-        return 3
     exact = {b"a": 0, "b é".encode(): 1, b"7": 2}
-    if cell in exact:
-        return exact[cell]
+    if not cell or cell in exact:
+        return exact[cell] if cell else 3
     return 2 if not _TRUTH.fullmatch(cell) and _number(cell) == 7 else 3
 
 
 def _number_level(cell: Cell) -> int:
-    if cell is None or cell == b"" or _NAN.fullmatch(cell):
+    if not cell or _NAN.fullmatch(cell):
         return 0
     return {1.0: 0, 2.5: 1, 4.0: 2}.get(_number(cell) or 0.0, 2)
 
 
-def _truth(cell: Cell) -> int:
-    return int(cell is not None and _number(cell) == 1)
-
-
 def _grid(cell: Cell) -> int:
-    value = None if cell is None else _number(cell)
+    value = _number(cell)
     if value is None:
         return -6
     code = -10 if value < 0 else 10 if value > 10 else math.floor((value - 5) * 2 + 0.5)
@@ -82,7 +79,7 @@ def _grid(cell: Cell) -> int:
 
 
 def _day(cell: Cell) -> int:
-    found = None if cell is None else _DAY.fullmatch(cell)
+    found = _DAY.fullmatch(cell or b"")
     if found is None:
         return 0
     year, month, day = map(int, found.groups())
@@ -94,8 +91,8 @@ def _day(cell: Cell) -> int:
     return (inside - _FIRST).days - _MIDDLE
 
 
-_CODE = {"c": _text_level, "g": _number_level, "b": _truth, "x": _grid, "d": _day}
-_LEVELS = {"c": 4, "g": 3, "b": 2}
+_CODE = {"c": _text_level, "g": _number_level, "b": lambda cell: int(_number(cell) == 1),
+         "x": _grid, "d": _day}  # fmt: skip
 
 
 def sums(columns: dict[str, Sequence[Cell]]) -> list[list[int]]:
@@ -105,17 +102,11 @@ def sums(columns: dict[str, Sequence[Cell]]) -> list[list[int]]:
 
 
 def _of_block(block: Block, codes: dict[str, list[int]]) -> list[int]:
-    rows = range(len(codes["c"]))
     if isinstance(block, Table):
-        names = [column.name for column in block.columns]
-        counts = [0] * math.prod(_LEVELS[name] for name in names)
-        for row in rows:
-            at = 0
-            for name in names:
-                at = at * _LEVELS[name] + codes[name][row]
-            counts[at] += 1
-        return counts
-    assert isinstance(block, Moments)
+        levels = {column.name: range(column.bins) for column in block.columns}
+        rows = Counter(zip(*(codes[name] for name in levels), strict=True))
+        return [rows[cell] for cell in itertools.product(*levels.values())]
     terms = [[factor["column"] if isinstance(factor, dict) else factor[0] for factor in term]
              for term in block.to_dict()["terms"]]  # fmt: skip
-    return [sum(math.prod(codes[name][row] for name in term) for row in rows) for term in terms]
+    rows_of = range(len(codes["c"]))
+    return [sum(math.prod(codes[name][row] for name in term) for row in rows_of) for term in terms]

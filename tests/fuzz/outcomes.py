@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import dpstats as dps
 
 REFUSED, EQUAL, OTHER = "refused", "equal", "consistent"
+Read = TypeVar("Read")
 LONGEST = 1_500  # characters of a line of a message: names are cut, lists of columns are not
 _OF_PYTHON = re.compile(r"<class |object at 0x|Traceback|^\W*$|^'[^']*'$")
 
@@ -18,7 +20,20 @@ class Finding(AssertionError):
     """An input with another outcome."""
 
 
-def check_sentence(error: dps.DpstatsError, private: Iterable[str] = ()) -> str:
+class Refused(Exception):
+    """An input was refused with a sentence."""
+
+
+def read(load: Callable[..., Read], *given: Any, private: Iterable[str] = ()) -> Read:
+    """What a function makes of an input; Refused where it refuses with a sentence."""
+    try:
+        return load(*given)
+    except dps.DpstatsError as error:
+        check_sentence(error, private)
+    raise Refused
+
+
+def check_sentence(error: dps.DpstatsError, private: Iterable[str] = ()) -> None:
     """A refusal is a sentence that quotes no private cell, nor does what is chained to it."""
     link: BaseException | None = error
     while link is not None:
@@ -32,14 +47,12 @@ def check_sentence(error: dps.DpstatsError, private: Iterable[str] = ()) -> str:
     text.encode()
     if max(map(len, text.split("\n"))) > LONGEST or " " not in text or _OF_PYTHON.search(text):
         raise Finding(f"the message is no sentence: {text[:300]!r}")
-    return REFUSED
 
 
 def described(error: BaseException) -> str:
     """An unexpected error: its kind, and the last line of the package that it passed."""
     own = str(Path(dps.__file__).parent)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(own)]
-    where = (
-        f"{frames[-1].filename[len(own) + 1 :]}:{frames[-1].lineno}" if frames else "the harness"
-    )
-    return f"{type(error).__name__} in {where}: {str(error)[:200]}"
+    where = [f"{frame.filename[len(own) + 1 :]}:{frame.lineno}" for frame in frames]
+    last = where[-1] if where else "the harness"
+    return f"{type(error).__name__} in {last}: {str(error)[:200]}"

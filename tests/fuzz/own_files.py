@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import mutations
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from outcomes import EQUAL, OTHER, Finding, check_sentence
+from outcomes import EQUAL, OTHER, Finding, Refused, read
 
 import dpstats as dps
 from dpstats import files
@@ -36,38 +37,19 @@ ROWS = pd.DataFrame({
     "height": np.linspace(150, 200, 120),
 })  # fmt: skip
 SIGNED = ("budget", "unit", "schema", "blocks", "tables", "analyses", "reference")
-COLUMNS = """
-[[column]]
-name = "smoker"
-levels = ["no", "yes"]
-other = "no"
-
-[[column]]
-name = "hiv"   # a test result
-kind = "boolean"
-
-[[column]]
-name = "age"
-low = 0
-high = 100
-points = 21
-edges = [50]
-missing = 40
-
-[[column]]
-name = "since"
-low = "2020-01-01"
-high = "2020-12-31"
-missing = "2020-02-01"
+COLUMNS = """column = [
+  {name = "smoker", levels = ["no", "yes"], other = "no"},
+  {name = "hiv", kind = "boolean"},  # a test result
+  {name = "age", low = 0, high = 100, points = 21, edges = [50], missing = 40},
+  {name = "since", low = "2020-01-01", high = "2020-12-31", missing = "2020-02-01"},
+]
 """
-REQUEST = (
-    """rows = 120
+REQUEST = f"""rows = 120
 
+{COLUMNS}
 [budget]
 epsilon = 1.0
-"""
-    + COLUMNS
-    + """
+
 [[analysis]]
 name = "smoking"
 kind = "proportion"
@@ -88,32 +70,34 @@ a = "smoker"
 b = "hiv"
 share = 1.5
 """
-)
 
 
-def _plans() -> list[dps.Plan]:
-    small = {
-        "smoking": dps.Proportion("smoker == 'yes'", given="age >= 50"),
-        "b": dps.Proportion("hiv"),
-        "mean": dps.Mean("age"),
-        "median": dps.Quantile("age"),
-    }
-    tables = {
-        "t": dps.Marginals(["smoker", "hiv", "town"], degree=2),
-        "g": dps.GroupMeans("age", "hiv"),
-    }
-    line = {
-        "line": dps.OLS("age ~ hiv"),
-        "median": dps.Quantile("bmi"),
-        "cov": dps.Covariance(
-            ["age", "height"], clip_norm=2, center={"age": 50}, scale={"age": 25}
-        ),
-    }
-    return [
-        dps.plan(SCHEMA, small, budget=dps.PureDP(1), reference=dps.PerturbedHistogram(0.25)),
-        dps.plan(SCHEMA, tables, budget=dps.ZCDP(Fraction(1, 2)), unit="add_remove"),
-        dps.plan(SCHEMA, line, budget=dps.ApproxDP(1, Fraction(1, 10**5)), n=120),
-    ]
+CLIPPED = {"clip_norm": 2, "center": {"age": 50}, "scale": {"age": 25}}
+PLANS = [
+    dps.plan(
+        SCHEMA,
+        {"smoking": dps.Proportion("smoker == 'yes'", given="age >= 50"),
+         "b": dps.Proportion("hiv"), "mean": dps.Mean("age"), "median": dps.Quantile("age")},
+        budget=dps.PureDP(1), reference=dps.PerturbedHistogram(0.25),
+    ),
+    dps.plan(
+        SCHEMA,
+        {"t": dps.Marginals(["smoker", "hiv", "town"]), "g": dps.GroupMeans("age", "hiv")},
+        budget=dps.ZCDP(Fraction(1, 2)), unit="add_remove",
+    ),
+    dps.plan(
+        SCHEMA,
+        {"line": dps.OLS("age ~ hiv"), "median": dps.Quantile("bmi"),
+         "cov": dps.Covariance(["age", "height"], **CLIPPED)},
+        budget=dps.ApproxDP(1, Fraction(1, 10**5)), n=120,
+    ),
+]  # fmt: skip
+DOCUMENTS = [json.loads(files.to_json(plan.to_dict())) for plan in PLANS]
+
+
+def _same(given_back: object, thing: object, what: str) -> None:
+    if given_back != thing:
+        raise Finding(f"{what} is not given back by its file")
 
 
 class Kinds:
@@ -121,56 +105,35 @@ class Kinds:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._number = 0
+        self._document = tomllib.loads(REQUEST)
+        self._request = load_request(self._put("original.toml", REQUEST.encode()))
+        self._schema = dps.Schema.load(self._put("original-schema.toml", COLUMNS.encode()))
+        self._releases = [dps.release(plan, ROWS, m=30, k=20, rng=0) for plan in PLANS]
+        self._members = [release._members() for release in self._releases]
+        ledger = dps.Ledger.create(folder / "original.ledger", dps.PureDP(3))
+        for i, amount in enumerate(("1/10", "1/3", "1")):
+            ledger.spend(dps.PureDP(Fraction(amount)), f"note {i}", plan="ab" * 32, data="x.csv")
+        self._ledger, self._spendings = ledger.path.read_bytes(), ledger.spendings
 
     def by_name(self) -> dict[str, Callable[[random.Random], str]]:
-        return {
-            "schemas": self.schemas,
-            "requests": self.requests,
-            "plans": self.plans,
-            "ledgers": self.ledgers,
-            "measurements": self.measurements,
-            "releases": self.releases,
-        }
+        names = ("schemas", "requests", "plans", "ledgers", "measurements", "releases")
+        return {name: getattr(self, name) for name in names}
 
     def _put(self, name: str, data: bytes) -> Path:
         path = self.folder / name
         path.write_bytes(data)
         return path
 
-    @cached_property
-    def _releases(self) -> list[dps.Release]:
-        return [dps.release(plan, ROWS, m=30, k=20, rng=0) for plan in self._plans]
-
-    @cached_property
-    def _plans(self) -> list[dps.Plan]:
-        return _plans()
-
-    @cached_property
-    def _plan_documents(self) -> list[Any]:
-        return [json.loads(files.to_json(plan.to_dict())) for plan in self._plans]
-
-    @cached_property
-    def _request(self) -> tuple[Any, dps.Plan]:
-        import tomllib
-
-        return tomllib.loads(REQUEST), load_request(self._put("original.toml", REQUEST.encode()))
+    def _toml(self, rng: random.Random, text: str, document: Any, others: list[Any]) -> bytes:
+        if rng.random() < 0.4:
+            return mutations.of_bytes(rng, text.encode())
+        return mutations.as_toml(mutations.of_value(rng, document, others)).encode()
 
     def schemas(self, rng: random.Random) -> str:
-        document = {"column": self._request[0]["column"]}
-        if rng.random() < 0.4:
-            data = mutations.of_bytes(rng, COLUMNS.encode())
-        else:
-            data = mutations.as_toml(
-                mutations.of_value(rng, document, self._plan_documents)
-            ).encode()
-        path = self._put("s.toml", data)
-        try:
-            schema = dps.Schema.load(path)
-        except dps.DpstatsError as error:
-            return check_sentence(error)
-        if dps.Schema.from_dict(schema.to_dict()) != schema:
-            raise Finding("a schema is not given back by its plain data")
+        document = {"column": self._document["column"]}
+        data = self._toml(rng, COLUMNS, document, DOCUMENTS)
+        schema = read(dps.Schema.load, self._put("s.toml", data))
+        _same(dps.Schema.from_dict(schema.to_dict()), schema, "a schema")
         repr(schema), str(schema)
         cells = pa.array(["no", "", "nan", "-1e400", "Zq", "50", None, "2020-06-01"], pa.string())
         for column in schema:
@@ -180,76 +143,38 @@ class Kinds:
                 raise Finding(f"codes outside the range of {column!r}")
         return EQUAL if schema == self._schema else OTHER
 
-    @cached_property
-    def _schema(self) -> dps.Schema:
-        return dps.Schema.load(self._put("original-schema.toml", COLUMNS.encode()))
-
     def requests(self, rng: random.Random) -> str:
-        document, original = self._request
-        if rng.random() < 0.4:
-            data = mutations.of_bytes(rng, REQUEST.encode())
-        else:
-            data = mutations.as_toml(mutations.of_value(rng, document)).encode()
-        try:
-            plan = load_request(self._put("r.toml", data))
-        except dps.DpstatsError as error:
-            return check_sentence(error)
+        data = self._toml(rng, REQUEST, self._document, [])
+        plan = read(load_request, self._put("r.toml", data))
         self._consistent(plan)
-        return EQUAL if plan == original else OTHER
+        return EQUAL if plan == self._request else OTHER
 
     def _consistent(self, plan: dps.Plan) -> None:
         document = json.loads(files.to_json(plan.to_dict()))
-        if dps.Plan.from_dict(document) != plan:
-            raise Finding("a plan is not given back by its file")
+        _same(dps.Plan.from_dict(document), plan, "a plan")
         if plan.cost() != plan.budget.total:
             raise Finding(f"a plan spends {plan.cost()} of {plan.budget.total}")
         repr(plan), str(plan), plan.digest
 
     def plans(self, rng: random.Random) -> str:
-        number = rng.randrange(len(self._plans))
-        document, original = self._plan_documents[number], self._plans[number]
-        changed = None
+        number = rng.randrange(len(PLANS))
+        document, original = DOCUMENTS[number], PLANS[number]
         if rng.random() < 0.25:
             data = mutations.of_bytes(rng, files.to_json(document).encode())
         else:
-            changed = mutations.of_value(rng, document, self._plan_documents)
+            changed = mutations.of_value(rng, document, DOCUMENTS)
             data = mutations.as_json(rng, changed).encode()
-        try:
-            plan = dps.Plan.load(self._put("p.json", data))
-        except dps.DpstatsError as error:
-            return check_sentence(error)
+        plan = read(dps.Plan.load, self._put("p.json", data))
         self._consistent(plan)
         if plan.to_dict() != files.parse_json(data):
             raise Finding("a plan was read as something else than its file says")
-        if plan == original:
-            return EQUAL
-        if rng.random() < 0.2:
-            self._measured(plan)
-        return OTHER
-
-    def _measured(self, plan: dps.Plan) -> None:
-        """A plan that was accepted can be measured, or says why not before any noise."""
-        try:
-            with noise._noise_from(_Small()):
-                measured = dps.measure(plan, ROWS)
-        except dps.DpstatsError as error:
-            check_sentence(error)
-            return
-        if dps.Measurements.from_members(measured.to_members()) != measured:
-            raise Finding("measurements of a plan are not given back by their file")
-
-    @cached_property
-    def _ledger(self) -> bytes:
-        path = self.folder / "original.ledger"
-        path.unlink(missing_ok=True)
-        ledger = dps.Ledger.create(path, dps.PureDP(3))
-        for i, amount in enumerate(("1/10", "1/3", "1")):
-            ledger.spend(dps.PureDP(Fraction(amount)), f"note {i}", plan="ab" * 32, data="x.csv")
-        return path.read_bytes()
-
-    @cached_property
-    def _spendings(self) -> tuple[Any, ...]:
-        return dps.Ledger.open(self._put("kept.ledger", self._ledger)).spendings
+        if plan != original and rng.random() < 0.2:
+            # A plan that was accepted can be measured, or says why not before any noise.
+            with suppress(Refused), noise._noise_from(_Small()):
+                measured = read(dps.measure, plan, ROWS)
+                again = dps.Measurements.from_members(measured.to_members())
+                _same(again, measured, "a measurement")
+        return EQUAL if plan == original else OTHER
 
     def ledgers(self, rng: random.Random) -> str:
         original, signed = self._ledger, False
@@ -269,11 +194,8 @@ class Kinds:
                 made.append(json.dumps(line))
             data = ("\n".join(made) + "\n").encode()
         path = self._put("l.ledger", data)
-        try:
-            ledger = dps.Ledger.open(path)
-            spent = ledger.spent
-        except dps.DpstatsError as error:
-            return check_sentence(error)
+        ledger = read(dps.Ledger.open, path)
+        spent = read(lambda: ledger.spent)
         amounts = [one.amount for one in ledger.spendings]
         stated = [json.loads(line).get("spent") for line in data.split(b"\n")[1:-1]]
         if amounts != [Fraction(str(one)) for one in stated] or spent != sum(amounts):
@@ -287,99 +209,72 @@ class Kinds:
         if data == original:
             return EQUAL
         budget = {"pure": dps.PureDP, "zcdp": dps.ZCDP}.get(ledger.kind)
+        more = Fraction(1, 1000)
         if budget is not None:
             try:
-                ledger.spend(budget(Fraction(1, 1000)), unit=ledger.unit)
-            except dps.DpstatsError as error:
-                check_sentence(error)
+                read(lambda: ledger.spend(budget(more), unit=ledger.unit))
+            except Refused:
+                more = 0 * more
                 if path.read_bytes() != data:
                     raise Finding("a refused spending has changed the ledger") from None
-            else:
-                again = dps.Ledger.open(path)
-                if again.spent != spent + Fraction(1, 1000) or again.spent > again.cap:
-                    raise Finding("a spending is not counted, or passes the cap")
+            again = dps.Ledger.open(path)
+            if again.spent != spent + more or (more and again.spent > again.cap):
+                raise Finding("a spending is not counted, or passes the cap")
         return OTHER
 
-    def _rewritten(self, rng: random.Random, members: dict[str, str]) -> tuple[bytes, bool]:
+    def _rewritten(self, rng: random.Random, members: dict[str, str]) -> bytes:
         """An archive with changes; in most, digests are computed again after the change."""
         if rng.random() < 0.2:
-            return mutations.of_bytes(rng, files.pack(members)), False
+            return mutations.of_bytes(rng, files.pack(members))
         members = dict(members)
         name = rng.choice([*members, "measurements.json"])
         if name.endswith(".csv") or rng.random() < 0.1:
-            members[name] = mutations.of_bytes(rng, members[name].encode()).decode(
-                "utf-8", "replace"
-            )
-            return files.pack(members), True
+            data = mutations.of_bytes(rng, members[name].encode())
+            return files.pack(members | {name: data.decode("utf-8", "replace")})
         documents = [json.loads(one["measurements.json"]) for one in self._members]
         changed = mutations.of_value(rng, json.loads(members[name]), documents)
         if name == "measurements.json" and isinstance(changed, dict) and rng.random() < 0.8:
-            try:
+            with suppress(Exception):  # a strategy that cannot be read
                 changed["plan"] = files.digest({key: changed.get(key) for key in SIGNED})
                 if rng.random() < 0.6:
                     members["answers.csv"] = _answers(rng, changed)
-            except Exception:  # a strategy that cannot be read
-                pass
         members[name] = mutations.as_json(rng, changed)
         try:
-            return files.pack(members), True
+            return files.pack(members)
         except UnicodeEncodeError:  # half a surrogate pair, which no file holds
-            return b"PK", True
-
-    @cached_property
-    def _members(self) -> list[dict[str, str]]:
-        return [release._members() for release in self._releases]
+            return b"PK"
 
     def measurements(self, rng: random.Random) -> str:
-        number = rng.randrange(len(self._releases))
-        original = self._releases[number].measurements
-        data, _ = self._rewritten(rng, original.to_members())
-        try:
-            found = dps.Measurements.load(self._put("m.zip", data))
-        except dps.DpstatsError as error:
-            return check_sentence(error)
+        original = rng.choice(self._releases).measurements
+        data = self._rewritten(rng, original.to_members())
+        found = read(dps.Measurements.load, self._put("m.zip", data))
         self._checked(found)
         return EQUAL if found == original else OTHER
 
     def _checked(self, found: dps.Measurements) -> None:
         if found.strategy.cost() != found.budget.total:
             raise Finding("measurements spend another budget than they state")
-        if dps.Measurements.from_members(found.to_members()) != found:
-            raise Finding("measurements are not given back by their file")
+        _same(dps.Measurements.from_members(found.to_members()), found, "a measurement")
         repr(found), str(found)
 
     def releases(self, rng: random.Random) -> str:
         number = rng.randrange(len(self._releases))
-        original = self._releases[number]
-        data, _ = self._rewritten(rng, self._members[number])
-        path = self._put("release.zip", data)
-        try:
-            found = dps.load(path)
-        except dps.DpstatsError as error:
-            return check_sentence(error)
+        data = self._rewritten(rng, self._members[number])
+        found = read(dps.load, self._put("release.zip", data))
         self._checked(found.measurements)
         repr(found), str(found)
-        if found == original:
+        if found == self._releases[number]:
             return EQUAL
         if rng.random() < 0.2:
             again = self.folder / "again.zip"
             found.save(again, overwrite=True)
-            if dps.load(again) != found:
-                raise Finding("a release is not given back by its file")
-            self._used(found)
+            _same(dps.load(again), found, "a release")
+            uses = [found.to_frame, found.accuracy]
+            uses += [partial(found.infer, name) for name in found.measurements.requests]
+            for use in uses:
+                with suppress(Refused):
+                    str(read(use))
         return OTHER
-
-    def _used(self, found: dps.Release) -> None:
-        try:
-            found.to_frame()
-            found.accuracy()
-        except dps.DpstatsError as error:
-            check_sentence(error)
-        for name in found.measurements.requests:
-            try:
-                str(found.infer(name))
-            except dps.DpstatsError as error:
-                check_sentence(error)
 
 
 def _answers(rng: random.Random, document: dict[str, Any]) -> str:

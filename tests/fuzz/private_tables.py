@@ -7,6 +7,7 @@ import gzip
 import io
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -18,9 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from naive import BLOCKS, NAMES, SCHEMA, Cell
-from outcomes import EQUAL, Finding, check_sentence
+from outcomes import EQUAL, Finding, read
 
-import dpstats as dps
 from dpstats.private.tables import exact_sums, open_source
 
 _EPOCH = date(1970, 1, 1)
@@ -55,10 +55,11 @@ class Kinds:
 
     def _same(self, data: object, columns: Callable[[], dict[str, Sequence[Cell]]]) -> str:
         """Refused without a cell, or the sums of a plain loop."""
-        try:
-            totals, rows = exact_sums(open_source(data, SCHEMA), SCHEMA, BLOCKS)
-        except dps.DpstatsError as error:
-            return check_sentence(error, (MARK,))
+
+        def summed() -> Any:
+            return exact_sums(open_source(data, SCHEMA), SCHEMA, BLOCKS)
+
+        totals, rows = read(summed, private=(MARK,))
         expected = columns()
         if rows != len(expected["c"]):
             raise Finding(f"{rows} rows were read, and there are {len(expected['c'])}")
@@ -87,18 +88,14 @@ class Kinds:
         ]
         data = _written([[name.encode() for name in NAMES], *rows], b",", b"\n", quote_all=False)
         data = mutations.of_bytes(rng, data, _CSV_TOKENS)
-        path = self.folder / "bytes.csv"
+        path, written = self.folder / "bytes.csv", data
         if rng.random() < 0.15:
-            path = self.folder / "bytes.csv.gz"
-            packed = gzip.compress(data, 1, mtime=0)
-            data_of = mutations.of_bytes(rng, packed) if rng.random() < 0.7 else packed
-            path.write_bytes(data_of)
-            try:
-                data = gzip.decompress(data_of)
-            except Exception:
-                data = b""
-        else:
-            path.write_bytes(data)
+            path, written = self.folder / "bytes.csv.gz", gzip.compress(data, 1, mtime=0)
+            if rng.random() < 0.7:
+                written, data = mutations.of_bytes(rng, written), b""
+                with suppress(Exception):
+                    data = gzip.decompress(written)
+        path.write_bytes(written)
         return self._same(path, lambda: _parsed(data))
 
     def csv_cells(self, rng: random.Random) -> str:
@@ -142,29 +139,25 @@ class Kinds:
 
     # Parquet
 
-    def _parquet(self, rng: random.Random) -> bytes:
-        """A typed table of up to a dozen rows."""
+    def parquet_bytes(self, rng: random.Random) -> str:
+        """Reading by way of Python objects is the second opinion on pages that were changed."""
         n, held = rng.choice((0, 1, 2, 5, 12)), io.BytesIO()
-        table = pa.table({name: _column(rng, name, n) for name in NAMES})
         pq.write_table(
-            table, held, row_group_size=rng.choice((1, 3, 100)),
+            pa.table({name: _column(rng, name, n) for name in NAMES}), held,
+            row_group_size=rng.choice((1, 3, 100)),
             use_dictionary=rng.random() < 0.5, write_statistics=rng.random() < 0.5,
             compression=rng.choice(("none", "snappy", "gzip", "zstd")),
             data_page_version=rng.choice(("1.0", "2.0")),
             write_page_checksum=rng.random() < 0.3,
         )  # fmt: skip
-        return held.getvalue()
-
-    def parquet_bytes(self, rng: random.Random) -> str:
-        """Reading by way of Python objects is the second opinion on pages that were changed."""
-        data = mutations.of_bytes(rng, self._parquet(rng))
+        data = mutations.of_bytes(rng, held.getvalue())
         path = self.folder / "bytes.parquet"
         path.write_bytes(data)
 
         def expected() -> dict[str, Sequence[Cell]]:
             try:
-                read = pq.read_table(pa.BufferReader(data), columns=list(NAMES), use_threads=False)
-                return {name: [_cell(c) for c in _plain(read.column(name))] for name in NAMES}
+                table = pq.read_table(pa.BufferReader(data), columns=list(NAMES), use_threads=False)
+                return {name: [_text(c) for c in _plain(table.column(name))] for name in NAMES}
             except Exception as error:
                 raise Finding(f"a table was read that pyarrow refuses: {error}") from None
 
@@ -173,16 +166,12 @@ class Kinds:
 
 def _written(rows: list[list[bytes]], delimiter: bytes, ends: bytes, *, quote_all: bool) -> bytes:
     """Delimited text of bytes, quoted where it has to be."""
-    lines = []
-    for row in rows:
-        quoted = [
-            b'"' + cell.replace(b'"', b'""') + b'"'
-            if quote_all or any(mark in cell for mark in (delimiter, b'"', b"\n", b"\r"))
-            else cell
-            for cell in row
-        ]
-        lines.append(delimiter.join(quoted))
-    return ends.join([*lines, b""])
+
+    def quoted(cell: bytes) -> bytes:
+        needed = quote_all or any(mark in cell for mark in (delimiter, b'"', b"\n", b"\r"))
+        return b'"' + cell.replace(b'"', b'""') + b'"' if needed else cell
+
+    return ends.join([*(delimiter.join(map(quoted, row)) for row in rows), b""])
 
 
 def _parsed(data: bytes) -> dict[str, Sequence[Cell]]:
@@ -219,12 +208,10 @@ def _column(rng: random.Random, name: str, n: int) -> pa.Array:
 
 
 def _text(cell: Any) -> Cell:
-    if isinstance(cell, bytes):
+    if cell is None or isinstance(cell, bytes):
         return cell
     if isinstance(cell, bool):
         return str(cell).lower().encode()
-    if isinstance(cell, np.floating):
-        return str(cell).encode()
     return (cell.isoformat() if isinstance(cell, date) else str(cell)).encode()
 
 
@@ -233,23 +220,13 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
-    if pa.types.is_string_view(kind):
-        column, kind = column.cast(pa.large_string()), pa.large_string()
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         column = column.cast(pa.large_binary())
     if pa.types.is_timestamp(kind):
         column, kind = column.cast(pa.date32()), pa.date32()
     if pa.types.is_date32(kind):  # Python has no date beyond the year 9999
-        ends = (date.min - _EPOCH).days, (date.max - _EPOCH).days
+        low, high = (date.min - _EPOCH).days, (date.max - _EPOCH).days
         days = column.cast(pa.int32()).to_pylist()
-        return [
-            None if d is None else _EPOCH + timedelta(min(max(d, ends[0]), ends[1])) for d in days
-        ]
-    cells = column.to_pylist()
-    return [
-        np.float32(cell) if cell is not None and kind == pa.float32() else cell for cell in cells
-    ]
-
-
-def _cell(cell: Any) -> Cell:
-    return None if cell is None else _text(cell)
+        return [d if d is None else _EPOCH + timedelta(min(max(d, low), high)) for d in days]
+    single = kind == pa.float32()
+    return [np.float32(c) if single and c is not None else c for c in column.to_pylist()]

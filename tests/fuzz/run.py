@@ -45,12 +45,14 @@ def kinds(folder: Path) -> dict[str, Callable[[random.Random], str]]:
 
 def outcome(kind: str, make: Callable[[random.Random], str], number: int) -> tuple[str, str]:
     """What came of one input, and what was found if that is not allowed."""
-    from outcomes import described
+    from outcomes import REFUSED, Refused, described
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             return make(random.Random(f"{kind}-{number}")), ""
+    except Refused:
+        return REFUSED, ""
     except Exception as error:
         return "found", f"{kind} {number}: {described(error)}"
 
@@ -61,7 +63,7 @@ def chunk(kind: str, first: int, count: int) -> dict[str, Any]:
     findings = []
     with tempfile.TemporaryDirectory() as folder:
         make = kinds(Path(folder))[kind]
-        make(random.Random(0))  # what every input needs is made once
+        outcome(kind, make, 0)  # what every input needs is made once
         mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         resource.setrlimit(resource.RLIMIT_AS, (mapped + MOST_MEMORY, hard))
@@ -106,20 +108,12 @@ def table(done: dict[str, Any]) -> str:
         "| Kind | Inputs | Refused | Equal | Consistent | Anything else |",
         "|---|--:|--:|--:|--:|--:|",
     ]
-    total: Counter[str] = Counter()
-    for kind in MIX:
-        counts = Counter(done.get(kind, {}).get("counts", {}))
-        total += counts
-        lines.append(_line(kind, counts))
-    return "\n".join([*lines, _line("all", total)]) + "\n"
-
-
-def _line(kind: str, counts: Counter[str]) -> str:
-    shown = (
-        sum(counts.values()),
-        *(counts[how] for how in ("refused", "equal", "consistent", "found")),
-    )
-    return f"| {kind} | " + " | ".join(f"{number:,}" for number in shown) + " |"
+    counted = {kind: Counter(done.get(kind, {}).get("counts", {})) for kind in MIX}
+    for kind, counts in (counted | {"all": sum(counted.values(), Counter())}).items():
+        outcomes = (counts[how] for how in ("refused", "equal", "consistent", "found"))
+        shown = (f"{number:,}" for number in (sum(counts.values()), *outcomes))
+        lines.append(f"| {kind} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:

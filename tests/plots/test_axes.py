@@ -1,55 +1,56 @@
-"""What all plots share: axes, and names that fit."""
+"""What all plots share: axes, names that fit, and refusals."""
 
 import numpy as np
-import pandas as pd
 import pytest
+from matplotlib import pyplot
 
 import dpstats as dps
-from dpstats.errors import RequestError
-from dpstats.plots.axes import (
-    labels_of,
-)
-
-ODD = ["a name of forty characters, or even more", "収入", "$x^{$", "plain"]
-
-
-@pytest.fixture(scope="module")
-def release():
-    """Two analyses of columns with names that plots cannot show as they are."""
-    schema = dps.Schema([dps.Number(name, 0, 9, missing=0) for name in ODD])
-    asked = {"graph": dps.GraphicalModel(ODD), "shape": dps.PCA(ODD), "means": dps.Mean(ODD)}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(1_000))
-    rows = pd.DataFrame({name: [i * k % 10 for k in range(2_000)]
-                         for i, name in enumerate(ODD, start=1)})  # fmt: skip
-    return dps.release(plan, rows, m=100, rng=0)
-
+from dpstats.planning.curve import Curve
+from dpstats.plots.axes import labels_of
 
 PLOTS = {
     dps.plots.network: "graph",
     dps.plots.matrix: "graph",
     dps.plots.scree: "shape",
     dps.plots.loadings: "shape",
-    dps.plots.forest: "means",
 }
 
 
 def test_any_name_can_be_drawn(release):
     for plot, name in PLOTS.items():
-        np.ravel(plot(release.infer(name)))[0].figure.draw_without_rendering()  # without a warning
-    with pytest.raises(RequestError, match=r"ax must be a matplotlib Axes.*got int"):
+        plot(release.infer(name)).figure.draw_without_rendering()  # without a warning
+    with pytest.raises(dps.RequestError, match=r"ax must be a matplotlib Axes.*got int"):
         plot(release.infer(name), ax=3)
+    odd = release.schema.names[:4]
+    assert labels_of(odd) == ["a name of …even more", "column 2", r"\$x^{\$", "plain"]
+    assert labels_of(odd[:1], lines=2) == ["a name of forty\ncharacters, or even more"]
 
 
-def test_what_another_plot_draws_is_refused():
-    for plot, needed in {
-        dps.plots.curve: r"is of plan\.curve", dps.plots.distribution: r"dps\.Quantile.*got str",
-        dps.plots.risk: r"dps\.LossGrid", dps.plots.matrix: r"dps\.GraphicalModel",
-    }.items():  # fmt: skip
-        with pytest.raises(RequestError, match=needed):
-            plot("another")
-
-
-def test_names_are_shortened_or_numbered():
-    assert labels_of(ODD) == ["a name of …even more", "column 2", r"\$x^{\$", "plain"]
-    lines = labels_of([ODD[0]], lines=2)
-    assert lines == ["a name of forty\ncharacters, or even more"]
+def test_what_cannot_be_drawn_is_refused(release):
+    plots, arms, rare = dps.plots, release.infer("arms"), release.infer("rare")
+    alone = pyplot.figure().add_axes((0, 0, 1, 1))
+    correlation = dps.Correlation(release.schema.names[:2])
+    many = {f"a{i}": np.ones(3) for i in range(11)}
+    curve = Curve("epsilon", np.array([0.5, 1, 2]), many, dict.fromkeys(many, ""), 100,
+                  "noise_aware", 0.05, "even rows")  # fmt: skip
+    for plot, given, options, message in [
+        (plots.curve, ("another",), {}, r"is of plan\.curve"),
+        (plots.curve, (curve,), {}, "at most 10 analyses, not 11"),
+        (plots.distribution, ("another",), {}, r"dps\.Quantile.*got str"),
+        (plots.risk, ("another",), {}, r"dps\.LossGrid"),
+        (plots.matrix, ("another",), {}, r"dps\.GraphicalModel"),
+        (plots.matrix, (release.infer(correlation),), {"penalty": 0.1}, "penalty="),
+        (plots.table, (release, "wage", "end"), {}, "cannot answer"),
+        (plots.table, (release, "age", "age"), {}, "two different columns, got 'age' twice"),
+        (plots.margin, ("release.zip", "region"), {}, "needs a release, got str"),
+        (plots.departures, ("release.zip",), {}, "needs a release or a certificate.*got str"),
+        (plots.risk, (release.infer("three"),), {"parameters": ["w"]}, "be one or two of"),
+        (plots.risk, (release.infer("three"),), {"parameters": ["x", "x"]}, "be one or two of"),
+        (plots.survival, (arms,), {"groups": ["x"]}, r"some of \['arm=new', 'arm=old'\]"),
+        (plots.survival, (arms,), {"groups": ["arm=new"] * 11}, "at most 10 curves, not 11"),
+        (plots.survival, (rare,), {"groups": ["rare=True"]}, "no curve of .*rare=True.* a start"),
+        (plots.forest, (release.infer("means"),), {"terms": ["region=x"]}, "must be some of"),
+        (plots.forest, (release.infer("both"),), {"ax": alone}, "several panels"),
+    ]:
+        with pytest.raises(dps.DpstatsError, match=message):
+            plot(*given, **options)

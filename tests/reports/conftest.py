@@ -14,7 +14,7 @@ TITLE = "Survey <2026> & co"
 @pytest.fixture(scope="session")
 def hostile():
     rng = np.random.default_rng(7)
-    n = 2_000
+    n = 1_000
     schema = dps.Schema([
         dps.Boolean("smoker"),
         dps.Category(REGION, LEVELS, note="</style><img src=x>"),
@@ -35,7 +35,7 @@ def hostile():
         "smoker": rng.random(n) < 0.3, REGION: rng.choice(LEVELS, n),
         "age": rng.normal(45, 15, n), "pay": rng.normal(50, 10, n),
     })  # fmt: skip
-    return dps.release(plan, rows, m=200, k=200, rng=0)
+    return dps.release(plan, rows, m=100, k=100, rng=0)
 
 
 @pytest.fixture(scope="session")

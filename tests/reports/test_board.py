@@ -9,7 +9,6 @@ import pytest
 
 import dpstats as dps
 from dpstats.measured.strategy import Strategy
-from dpstats.releases.release import Release
 
 
 def cells(text, label):
@@ -20,13 +19,22 @@ def cells(text, label):
             for row in re.findall(r"<tr>(.*?)</tr>", inside)[1:]]  # fmt: skip
 
 
-def test_costs_and_noisy_sums(schema, survey, tmp_path):
+@pytest.fixture
+def page(tmp_path):
+    """The page for the board of a release of 50 rows, and the release."""
+
+    def board(plan, rows):
+        made = dps.release(plan, rows, m=50, k=50, rng=0)
+        dps.report(made, tmp_path / "board.html", audience="board", overwrite=True)
+        return html.unescape((tmp_path / "board.html").read_text()), made
+
+    return board
+
+
+def test_costs_and_noisy_sums(schema, survey, page):
     for unit in ["replace", "add_remove"]:
         asked = {"p": dps.Proportion("smoker == 'yes'"), "t": dps.Marginals(["region", "age"])}
-        plan = dps.plan(schema, asked, budget=dps.PureDP(0.75), unit=unit)
-        made = dps.release(plan, survey, m=50, k=50, rng=0)
-        dps.report(made, tmp_path / "board.html", audience="board", overwrite=True)
-        text = (tmp_path / "board.html").read_text()
+        text, made = page(dps.plan(schema, asked, budget=dps.PureDP(0.75), unit=unit), survey)
         *each, total = cells(text, "Blocks")
         assert Fraction(total[-1]) == Fraction(3, 4)
         assert float(sum(Fraction(row[-1]) for row in each)) == pytest.approx(0.75, rel=1e-5)
@@ -35,17 +43,17 @@ def test_costs_and_noisy_sums(schema, survey, tmp_path):
         assert ("exact number of rows, 2,000" in text) == (unit == "replace")
 
 
-def test_tables_under_gaussian_noise_are_paid_for_jointly(schema, survey, tmp_path):
+def test_tables_under_gaussian_noise_are_paid_for_jointly(schema, survey, page):
     asked = {"t": dps.Marginals(["smoker", "region", "age"], 2)}
-    plan = dps.plan(schema, asked, budget=dps.ZCDP(0.5))
-    dps.report(dps.release(plan, survey, m=50, k=50, rng=0), tmp_path / "b.html", audience="board")
-    rows = cells((tmp_path / "b.html").read_text(), "Blocks")
-    assert {row[-1] for row in rows[:-2]} == {"jointly"}
-    assert [row[0] for row in rows[-2:]] == ["all residuals together", "all blocks"]
-    assert [row[-1] for row in rows[-2:]] == ["0.5", "0.5"]
+    *each, together, total = cells(
+        page(dps.plan(schema, asked, budget=dps.ZCDP(0.5)), survey)[0], "Blocks"
+    )
+    assert {row[-1] for row in each} == {"jointly"}
+    assert (together[0], together[-1]) == ("all residuals together", "0.5")
+    assert (total[0], total[-1]) == ("all blocks", "0.5")
 
 
-def test_it_shows_what_was_declared_and_asked_and_what_a_row_can_add(tmp_path):
+def test_it_shows_what_was_declared_and_asked_and_what_a_row_can_add(page):
     schema = dps.Schema([
         dps.Category("region", ["north", "south"], note="law of 2020"), dps.Boolean("unused"),
         dps.Number("age", 0, 120, points=121, edges=[65], missing=40),
@@ -54,8 +62,7 @@ def test_it_shows_what_was_declared_and_asked_and_what_a_row_can_add(tmp_path):
     asked = {"pay": dps.OLS("pay ~ age"), "north": dps.Proportion("region == 'north'")}
     plan = dps.plan(schema, asked, budget=dps.PureDP(Fraction(1, 3)))
     rows = pd.DataFrame({"region": ["north"] * 90, "age": [30.0] * 90, "pay": [10.0] * 90})
-    dps.report(dps.release(plan, rows, m=50, k=50, rng=0), tmp_path / "b.html", audience="board")
-    text = html.unescape((tmp_path / "b.html").read_text())
+    text, _ = page(plan, rows)
     declared = {row[0]: row[1:] for row in cells(text, "Columns of the schema")}
     assert list(declared) == ["region", "unused", "age", "pay"]
     assert [row[-1] for row in declared.values()] == ["measured", "named only", *2 * ["measured"]]
@@ -67,44 +74,39 @@ def test_it_shows_what_was_declared_and_asked_and_what_a_row_can_add(tmp_path):
     assert cells(text, "Blocks")[-1][-1] == "1/3 (about 0.333333)"
 
 
-def test_members_are_those_of_the_file(hostile, pages):
-    rows = cells(pages["board"].read_text("utf-8"), "Members of the file")
-    assert {row[0] for row in rows} == {*hostile._members(), "digests.json"}
-
-
 def test_a_cost_that_is_not_the_budget_stops_the_page(schema, tmp_path, monkeypatch):
     plan = dps.plan(schema, {"p": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
     made = dps.release(plan, pd.DataFrame({"smoker": ["yes"] * 9}), m=9, k=9, rng=0)
-    assert isinstance(made, Release)
     monkeypatch.setattr(Strategy, "cost", lambda self: Fraction(2))
     with pytest.raises(dps.BudgetError, match="spends 2 and its budget is 1"):
         dps.report(made, tmp_path / "b.html", audience="board")
     assert not list(tmp_path.iterdir())
 
 
-def test_noisy_answers_are_counted_alike_everywhere(hostile, pages):
-    """As rows of answers.csv: also those of coarse moments, of a reference and of the rows."""
+def test_members_and_noisy_answers_are_those_of_the_file(hostile, pages):
+    """Counted as rows of answers.csv: also coarse moments, those of a reference and of the rows."""
+    board = pages["board"].read_text("utf-8")
+    members = {row[0] for row in cells(board, "Members of the file")}
+    assert members == {*hostile._members(), "digests.json"}
     held = hostile.measurements
     count = len(held.noisy_sums)
     assert count > hostile.accuracy().noisy.size  # else this shows nothing
     counted = f"{count} noisy answers"
     assert str(hostile).startswith(f"Release: {counted} from")
     assert str(held).startswith(f"Measurements: {counted} from")
-    assert counted in pages["board"].read_text()
+    assert counted in board
     assert f"<dt>Noisy answers</dt><dd>{count}</dd>" in pages["analysts"].read_text()
 
 
-def test_it_names_the_design_of_a_survey(schema, survey, tmp_path):
+def test_it_names_the_design_of_a_survey(schema, survey, page):
     design = dps.Design("pay", mean=500, cap=900, missing=1, strata="region", unit="school",
                         units={"north": [1, 2, 3], "south": [4, 5]})  # fmt: skip
     rows = survey.assign(school=range(len(survey)), pay=500.0)
     planned = dps.Schema(schema.columns, design=design)
     for unit in ["replace", "add_remove"]:
-        plan = dps.plan(planned, {"p": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1),
-                        unit=unit)  # fmt: skip
-        made = dps.release(plan, rows, m=50, k=50, rng=0)
-        dps.report(made, tmp_path / "page.html", audience="board", overwrite=True)
-        board = " ".join(html.unescape((tmp_path / "page.html").read_text()).split())
+        asked = {"p": dps.Proportion("smoker == 'yes'")}
+        text, made = page(dps.plan(planned, asked, budget=dps.PureDP(1), unit=unit), rows)
+        board = " ".join(text.split())
         assert str(design) in board
         assert "also the exact number of rows" not in board
         assert ("number of rows, which the file does not state" in board) == (unit == "replace")

@@ -9,12 +9,7 @@ from scipy.stats import norm
 import dpstats as dps
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.privacy.neighbours import Neighbours
-from dpstats.reports.page import (
-    most_power,
-    most_power_under,
-    of_several,
-    promise,
-)
+from dpstats.reports.page import most_power, most_power_under, of_several, promise
 
 
 def test_no_test_of_a_noisy_count_has_more_power_than_stated():
@@ -22,14 +17,11 @@ def test_no_test_of_a_noisy_count_has_more_power_than_stated():
         # Neyman and Pearson: among tests of level alpha, one that rejects above a threshold, and at
         # it with some probability, is the most powerful for counts that differ by one.
         law = DiscreteLaplace(1 / epsilon)
-        steps = np.arange(-400, 401)
-        masses = np.array([float(law.pmf(step)) for step in steps])
-        alpha, power, left = 0.05, 0.0, 0.05
-        for null, other in zip(masses[::-1], np.roll(masses, 1)[::-1], strict=True):
-            share = 1.0 if null <= left else left / null
-            power, left = power + share * other, left - share * null
-            if left <= 0:
-                break
+        masses = np.array([float(law.pmf(step)) for step in range(-400, 401)])
+        null, other = masses[::-1], np.roll(masses, 1)[::-1]
+        alpha = 0.05
+        share = np.clip((alpha - null.cumsum() + null) / np.maximum(null, 1e-300), 0, 1)
+        power = share @ other
         bound = most_power(epsilon, 0.0, alpha)
         assert power <= bound + 1e-9
         assert power == pytest.approx(bound, rel=0.05)  # and the bound is nearly reached
@@ -61,26 +53,21 @@ def test_the_power_under_approximate_privacy_is_that_of_its_rho():
     assert "at most 60.9%;" in promise(budget, Neighbours("replace"))[1]
 
 
-def test_the_rows_of_one_person_are_protected_together():
+def test_the_promise_names_the_neighbours():
+    pure, persons = Neighbours(), Neighbours("add_remove", 3)
+    for budget, neighbours, number, says in [
+        (dps.PureDP(1), pure, 0, "within a factor of 2.72."),
+        (dps.PureDP(40), pure, 0, f"exp({40:g})"),
+        (dps.PureDP(1), pure, 1, "13.6%"),
+        (dps.PureDP(1), pure, -1, "The number of rows is public"),
+        (dps.ApproxDP(1, 1e-9), Neighbours("add_remove"), 0, "probability of at most 1e-09"),
+        (dps.ApproxDP(1, 1e-9), Neighbours("add_remove"), 1, "whether a given row is in the table"),
+        (dps.PureDP(1), Neighbours(rows_per_person=3), 0, "content of up to 3 rows of one person"),
+        (dps.PureDP(1), Neighbours(rows_per_person=3), 1, "two sets of values the rows of a given"),
+        (dps.PureDP(1), persons, 0, "up to 3 rows of one person that are there or not"),
+    ]:
+        assert says in promise(budget, neighbours)[number]
+    assert "number of rows" not in " ".join(promise(dps.PureDP(1), Neighbours("add_remove")))
     _, rows = of_several(dps.ZCDP(0.1), 3)
     assert [row[0] for row in rows] == ["3 rows", "6 rows", "15 rows"]
     assert [row[1] for row in rows] == [str(dps.ZCDP(Fraction(k, 10))) for k in (1, 4, 25)]
-    replaced = promise(dps.PureDP(1), Neighbours(rows_per_person=3))
-    assert "differ in the content of up to 3 rows of one person lead to" in replaced[0]
-    assert "which of two sets of values the rows of a given person have" in replaced[1]
-    added = promise(dps.PureDP(1), Neighbours("add_remove", 3))
-    assert "differ by up to 3 rows of one person that are there or not" in added[0]
-
-
-def test_the_promise_names_the_neighbours():
-    pure, approx = (
-        promise(dps.PureDP(1), Neighbours()),
-        promise(dps.ApproxDP(1, 1e-9), Neighbours("add_remove")),
-    )
-    assert "within a factor of 2.72." in pure[0]
-    assert "13.6%" in pure[1]
-    assert pure[-1].startswith("The number of rows is public")
-    assert "up to an additional probability of at most 1e-09" in approx[0]
-    assert "whether a given row is in the table" in approx[1]
-    assert "number of rows" not in " ".join(approx)
-    assert f"exp({40:g})" in promise(dps.PureDP(40), Neighbours())[0]

@@ -1,10 +1,8 @@
 """Plans that hold every kind of block, and what the package says of them."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,7 +10,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.verifying import blocks, kinds, reading
-from dpstats.verifying.arguing import Verdict, verify
+from dpstats.verifying.arguing import verify
 
 SCHEMA = dps.Schema([
     dps.Category("region", ["north", "south", "west"]),
@@ -50,7 +48,6 @@ ASKED = {
     "typical": dps.LossGrid(TYPICAL),
     "huber": dps.Huber("size ~ score", k=2, grid=GRID),
 }
-FAR = {"far": dps.Huber("size ~ age", k=2, grid={"Intercept": (0, 10, 3), "age": (-0.1, 0.1, 3)})}
 DESIGN = dps.Design(
     "weight", mean=1_000, low=100, high=9_000, cap=2_500, strata="region", unit="school",
     units={"north": [1, 2, 3, 4, 5], "south": [11, 12]},
@@ -73,9 +70,9 @@ BUDGETS = {"pure": dps.PureDP(2), "zcdp": dps.ZCDP(2)}
 LOOSE = {"ball_moments", "kernel_lattice", "linear_losses", "moments"}  # a bound in the package
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+def pytest_generate_tests(metafunc):
     """Both relations, and both norms."""
-    if {"unit", "budget"} <= set(metafunc.fixturenames):
+    if "budget" in metafunc.fixturenames:
         pairs = [("replace", BUDGETS["pure"]), ("add_remove", BUDGETS["zcdp"])]
         metafunc.parametrize(("unit", "budget"), pairs, ids=BUDGETS)
     elif "unit" in metafunc.fixturenames:
@@ -83,7 +80,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def rows() -> pd.DataFrame:
+def rows():
     rng, n = np.random.default_rng(4), 400
     age = rng.normal(45, 20, n).clip(0, 120).round()
     return pd.DataFrame({
@@ -101,29 +98,28 @@ def rows() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="session")
-def whole() -> Callable[..., dps.Plan]:
+def whole():
     """A plan of everything; some of it by other names."""
 
-    def make(budget: dps.PureDP | dps.ZCDP, unit: str, *names: str, **options: object) -> dps.Plan:
-        asked = {name: (ASKED | FAR)[name] for name in names} if names else ASKED
-        if not names:
-            options = {"reference": KDE} | options
-        return dps.plan(SCHEMA, asked, budget=budget, unit=unit, n=400, **options)  # type: ignore[arg-type]
+    def make(budget, unit, *names, **options):
+        asked = {name: ASKED[name] for name in names} if names else ASKED
+        options = options if names else {"reference": KDE} | options
+        return dps.plan(SCHEMA, asked, budget=budget, unit=unit, n=400, **options)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def reread() -> Callable[[dps.Plan], reading.Contents]:
+def reread():
     """The plan as the program reads it from its file."""
     return lambda plan: reading._contents("plan", json.loads(json.dumps(plan.to_dict())))
 
 
 @pytest.fixture
-def judge(tmp_path: Path) -> Callable[[dps.Plan | dict[str, object]], Verdict]:
+def judge(tmp_path):
     """The verdict on a plan, or on its document when it was edited."""
 
-    def verdict(plan: dps.Plan | dict[str, object]) -> Verdict:
+    def verdict(plan):
         plain = plan if isinstance(plan, dict) else plan.to_dict()
         (tmp_path / "plan.json").write_text(json.dumps(plain))
         return verify(tmp_path / "plan.json")
@@ -131,7 +127,7 @@ def judge(tmp_path: Path) -> Callable[[dps.Plan | dict[str, object]], Verdict]:
     return verdict
 
 
-def _differences(plan: dps.Plan) -> list[str]:
+def differences_of(plan):
     """Where the program and the package do not say the same of a plan's blocks."""
     held = reading._contents("plan", json.loads(json.dumps(plan.to_dict())))
     power, found = 1 if plan.budget.kind == "pure" else 2, []
@@ -146,14 +142,12 @@ def _differences(plan: dps.Plan) -> list[str]:
             own = kinds.read_block(json.loads(json.dumps(filled.to_dict())), held.columns)
         if block.columns and own.of is not None:
             values = filled.evaluate(codes).matrix().toarray()
-            for i in range(60):
-                row = {name: int(c[i]) for name, c in codes.items()}
-                dense = np.zeros(own.size)
-                for f, value in own.of(row).items():
-                    dense[f] = value
-                if not np.array_equal(dense, values[:, i]):
-                    found.append(f"{name}: functions")
-                    break
+            dense = np.zeros_like(values)
+            for i, row in enumerate(zip(*codes.values(), strict=True)):
+                for f, value in own.of(dict(zip(codes, map(int, row), strict=True))).items():
+                    dense[f, i] = value
+            if not np.array_equal(dense, values):
+                found.append(f"{name}: functions")
         person = plan.neighbours
         claimed = block.moved_by(replace(person, rows_per_person=1, person=None))
         amount = (claimed.l1 if power == 1 else claimed.l2_squared) / person.copies**power
@@ -169,25 +163,23 @@ def _differences(plan: dps.Plan) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def differences() -> Callable[[dps.Plan], list[str]]:
-    return _differences
+def differences():
+    return differences_of
 
 
 @pytest.fixture(scope="session")
-def weighted() -> Callable[..., dps.Plan]:
+def weighted():
     """A plan of a sample survey."""
 
-    def make(
-        budget: dps.PureDP | dps.ZCDP, unit: str, design: dps.Design = DESIGN, **options: object
-    ) -> dps.Plan:
+    def make(budget, unit, design=DESIGN, **options):
         schema = dps.Schema(OF_SURVEY, design=design)
-        return dps.plan(schema, WEIGHTED, budget=budget, unit=unit, n=500, **options)  # type: ignore[arg-type]
+        return dps.plan(schema, WEIGHTED, budget=budget, unit=unit, n=500, **options)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def survey() -> pd.DataFrame:
+def survey():
     rng, n = np.random.default_rng(7), 500
     south = rng.random(n) < 0.4
     return pd.DataFrame({

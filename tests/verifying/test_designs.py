@@ -31,6 +31,9 @@ def test_every_block_of_a_plan(weighted, unit, budget, reread, differences, judg
         if one.role == "contrasts":  # a row that stays and changes its unit moves them twice
             added = blocks.find_weighted(one.block, "add_remove", 2).bound
             assert blocks.find_weighted(one.block, "replace", 2).bound == 4 * added
+        if one.role == "count" and unit == "replace":  # a weight changes; a row does not
+            assert blocks.find(one.block, "replace", 1).bound == 0
+            assert blocks.find_weighted(one.block, "replace", 1).bound == 1
     verdict = judge(plan)
     assert verdict.agrees, verdict.text
     assert verdict.reached == verdict.bound == plan.budget.total
@@ -49,27 +52,12 @@ def test_splines_and_contrasts_of_their_scores(weighted, reread, differences, ju
     assert verdict.bound == plan.budget.total
 
 
-def test_knots_that_are_not_of_a_table_of_splines_are_refused(weighted, judge):
-    schema = weighted(PURE, "replace").schema
-    plan = dps.plan(schema, {"odds": dps.Logistic("smoker ~ age")}, budget=PURE, n=500).to_dict()
-    (at,) = (block for block in plan["blocks"] if block["kind"] == "spline_table")
-    for knots in ([[-12, 0, 0, 12], None], [[-12, 11], None], [[12], None]):
-        with pytest.raises(NotReadError):
-            judge(plan | {"blocks": [at | {"knots": knots}]})
-
-
 def test_the_file_of_a_release(weighted, survey, tmp_path):
     path = tmp_path / "r.zip"
     dps.release(weighted(dps.ZCDP(2), "add_remove"), survey, m=60, k=40, rng=1).save(path)
     verdict = verify(path)
     assert verdict.agrees, verdict.text
     assert "Certificate: delta" in verdict.text
-
-
-def test_a_row_whose_weight_changes_counts_where_replaced_rows_cancel(weighted, reread):
-    (count,) = (one for one in reread(weighted(PURE, "replace")).blocks if one.role == "count")
-    assert blocks.find(count.block, "replace", 1).bound == 0
-    assert blocks.find_weighted(count.block, "replace", 1).bound == 1
 
 
 def test_it_counts_pairs_as_the_package_does():
@@ -95,8 +83,14 @@ def test_persons_beside_a_design(weighted, judge, unit, budget):
     assert "not measured; their weights are scaled to 3 caps in all" in verdict.text
 
 
-def test_the_key_of_persons_is_not_measured(weighted, judge):
-    plain = weighted(PURE, "replace", person="id", rows_per_person=2).to_dict()
+def test_odd_knots_and_keys_of_persons_are_refused(weighted, judge):
+    persons = weighted(PURE, "replace", person="id", rows_per_person=2)
+    splines = dps.plan(persons.schema, {"odds": dps.Logistic("smoker ~ age")}, budget=PURE, n=500)
+    plain = splines.to_dict()
+    (at,) = (block for block in plain["blocks"] if block["kind"] == "spline_table")
+    for knots in ([[-12, 0, 0, 12], None], [[-12, 11], None], [[12], None]):
+        with pytest.raises(NotReadError):
+            judge(plain | {"blocks": [at | {"knots": knots}]})
     for key in ("weight", "region"):
         with pytest.raises(NotReadError, match="tells persons apart"):
-            judge(plain | {"person_key": key})
+            judge(persons.to_dict() | {"person_key": key})

@@ -46,10 +46,8 @@ TOTALS = {"r": dps.Ratio("x", "age", by="d"),
 def test_both_agree_on_person_totals(judge, unit, budget):
     times = 3 if budget.kind == "pure" else 9
     for name, analysis in TOTALS.items():
-        plain = dps.plan(
-            SCHEMA, {name: analysis}, budget=budget, unit=unit, person="id",
-            rows_per_person=3, person_totals=True,
-        ).to_dict()  # fmt: skip
+        options = {"person": "id", "rows_per_person": 3, "person_totals": True}
+        plain = dps.plan(SCHEMA, {name: analysis}, budget=budget, unit=unit, **options).to_dict()
         verdict = judge(plain)
         assert verdict.agrees, (name, verdict.wrong)
         assert verdict.bound == 2, name
@@ -68,9 +66,9 @@ def test_both_agree_on_person_totals(judge, unit, budget):
 
 def test_its_person_totals_are_those_of_the_package():
     rng = np.random.default_rng(0)
+    columns = {plain["name"]: read_column(plain) for plain in SCHEMA.to_dict()}
     for name, analysis in TOTALS.items():
         (block,) = analysis.person_totals(SCHEMA)
-        columns = {plain["name"]: read_column(plain) for plain in SCHEMA.to_dict()}
         own = read_block(block.to_dict(), columns)
         assert list(own.bounds) == block.bounds.tolist()
         for _ in range(10):

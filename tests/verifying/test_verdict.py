@@ -36,9 +36,11 @@ def test_a_cost_at_the_budget_and_just_above(whole, judge, monkeypatch):
         found = Finding(Fraction(reached), Fraction(bound), "")
         monkeypatch.setattr(arguing, "find", lambda *given, found=found: found)
         verdict = judge(whole(dps.PureDP(1), "replace", "smoking"))
-        assert (verdict.agrees, verdict.undecided, bool(verdict.wrong)) == (
+        assert (verdict.agrees, bool(verdict.undecided), bool(verdict.wrong)) == (
             how == "agrees", how == "undecided", how == "wrong",
         )  # fmt: skip
+        last = verdict.text.splitlines()[-1]
+        assert last.startswith("Not decided: rows reach a cost of") == (how == "undecided")
 
 
 def double_noise(plain):
@@ -95,7 +97,7 @@ def test_a_certificate_of_combined_tables_just_too_small(whole, rows, tmp_path):
     path = tmp_path / "r.zip"
     dps.release(whole(dps.ZCDP(1), "replace", "tables"), rows, m=60, rng=1).save(path)
     with zipfile.ZipFile(path) as archive:
-        texts = {name: archive.read(name).decode() for name in archive.namelist()}
+        texts = {name: archive.read(name) for name in archive.namelist()}
     plain = json.loads(texts["release.json"])
     plain["accuracy"]["delta"] *= 0.99
     with zipfile.ZipFile(path, "w") as archive:
