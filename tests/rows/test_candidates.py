@@ -40,38 +40,29 @@ def test_distinct_rows_are_those_of_unique(m, widths, seed):
     np.testing.assert_array_equal(np.stack(columns, axis=1)[first], rows)
 
 
-def cell_weights(candidates):
-    index = np.ravel_multi_index(
-        [SCHEMA[name].bins_of(candidates.codes[name]) for name in SCHEMA.names], (3, 2, 3)
-    )
-    return np.bincount(index, weights=candidates.weights, minlength=CELLS)
-
-
 def test_stratified_puts_the_exact_reference_weight_in_every_cell():
-    rng = np.random.default_rng(5)
-    uniform = Uniform().draw_candidates(500, SCHEMA, None, rng, stratified=True)
-    np.testing.assert_allclose(cell_weights(uniform), 1 / CELLS, rtol=1e-12)
-    reference = PerturbedHistogram()
+    rng, histogram = np.random.default_rng(5), PerturbedHistogram()
     counts = np.arange(-3, CELLS - 3)
-    measured = NoisyBlock(reference.block(SCHEMA), 4, counts, np.zeros(CELLS))
-    histogram = reference.draw_candidates(500, SCHEMA, measured, rng, stratified=True)
-    expected = np.clip(counts, 0, None) / np.clip(counts, 0, None).sum()
-    np.testing.assert_allclose(cell_weights(histogram), expected, rtol=1e-12)
+    measured = NoisyBlock(histogram.block(SCHEMA), 4, counts, np.zeros(CELLS))
+    for reference, own, shares in (
+        (Uniform(), None, np.ones(CELLS)), (histogram, measured, np.clip(counts, 0, None)),
+    ):  # fmt: skip
+        found = reference.draw_candidates(500, SCHEMA, own, rng, stratified=True)
+        bins = [SCHEMA[name].bins_of(found.codes[name]) for name in SCHEMA.names]
+        cell = np.ravel_multi_index(bins, (3, 2, 3))
+        weights = np.bincount(cell, weights=found.weights, minlength=CELLS)
+        np.testing.assert_allclose(weights, shares / shares.sum(), rtol=1e-12)
 
 
 def test_spread_keeps_every_mean_and_the_reference_inside_a_class():
-    for stratified in [True, False]:
-        rng = np.random.default_rng(3)
-        family = dps.Family((Cells.table(SCHEMA, ["colour"]), Moments.of(SCHEMA, ["age"])))
-        candidates = Uniform().draw_candidates(400, SCHEMA, None, rng, stratified=stratified)
-        seen = seen_by(family, candidates)
-        assert len(seen.reference) <= 3 * 21  # not by smoker
-        np.testing.assert_allclose(seen.spread(seen.reference), candidates.weights, rtol=1e-12)
-        density = rng.dirichlet(np.ones(len(seen.reference)))
-        weights = seen.spread(density)
-        assert weights.sum() == pytest.approx(1, abs=1e-12)
-        np.testing.assert_allclose(
-            family.evaluate(candidates.codes).average(weights),
-            seen.values.average(density),
-            atol=1e-12,
-        )
+    rng = np.random.default_rng(3)
+    family = dps.Family((Cells.table(SCHEMA, ["colour"]), Moments.of(SCHEMA, ["age"])))
+    candidates = Uniform().draw_candidates(400, SCHEMA, None, rng, stratified=True)
+    seen = seen_by(family, candidates)
+    assert len(seen.reference) <= 3 * 21  # not by smoker
+    np.testing.assert_allclose(seen.spread(seen.reference), candidates.weights, rtol=1e-12)
+    density = rng.dirichlet(np.ones(len(seen.reference)))
+    weights = seen.spread(density)
+    assert weights.sum() == pytest.approx(1, abs=1e-12)
+    means = family.evaluate(candidates.codes).average(weights)
+    np.testing.assert_allclose(means, seen.values.average(density), atol=1e-12)

@@ -1,6 +1,6 @@
 """The fit by rows: that of the whole domain, its derivatives, and how far a round may go."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -10,7 +10,7 @@ import dpstats as dps
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Cells
 from dpstats.rows.entropy import fit_with_penalty
-from dpstats.rows.gibbs import GibbsSampler, Support
+from dpstats.rows.gibbs import GibbsSampler
 from dpstats.rows.loglinear_fit import fit_loglinear
 
 N, M = 2_000, 16_000
@@ -28,54 +28,49 @@ MIXED = dps.Family((
 ))  # fmt: skip
 
 
+@dataclass(frozen=True)
 class Problem:
-    """Noisy means of a table, and the fit over all states of its domain."""
+    """Noisy means of a table, and a sampler of the log-linear model of a family."""
 
-    def __init__(self, family, deviation, seed=0):
-        rng = np.random.default_rng(seed)
-        group = rng.integers(2, size=N)
-        codes = {
-            name: np.where(group, rng.integers(size, size=N), rng.integers(size // 2 + 1, size=N))
-            for name, size in (("a", 4), ("b", 3), ("c", 5), ("x", 9))
-        }
-        codes["x"] -= 4
-        self.schema = dps.Schema([c for c in SCHEMA if any(c in b.columns for b in family.blocks)])
-        self.family = family
-        self.truth = np.concatenate(family.sums(codes)) / (N * family.bounds)
-        self.deviations = np.full(family.size, deviation)
-        self.means = self.truth + deviation * rng.normal(size=family.size)
-        supports = [Support.of(c, c.name in family.coded_columns) for c in self.schema]
-        base = {
-            name: np.full(len(s.codes), -np.log(len(s.codes)))
-            for name, s in zip(self.schema.names, supports, strict=True)
-        }
-        self.sampler = GibbsSampler(self.schema, family, base)
-        states = np.meshgrid(*(s.codes for s in supports), indexing="ij")
-        every = {name: s.ravel() for name, s in zip(self.schema.names, states, strict=True)}
-        self.values = family.evaluate(every)
-        self.states = len(every["a"])
+    sampler: GibbsSampler
+    truth: np.ndarray
+    means: np.ndarray
+    deviations: np.ndarray
 
-    def fit(self, seed=1, m=M):
-        rng = np.random.default_rng(seed)
-        return fit_loglinear(self.sampler, self.means, self.deviations, m, rng)
-
-    def exact(self, penalty, means=None):
+    def exact(self, penalty):
         """Means of the fit over all states with the same penalties, in noise deviations."""
-        uniform = np.full(self.states, 1 / self.states)
-        means = self.means if means is None else means
-        fit = fit_with_penalty(self.values, uniform, means, self.deviations, penalty, 1e-8)
+        supports = self.sampler.supports
+        states = np.meshgrid(*(support.codes for support in supports.values()), indexing="ij")
+        every = dict(zip(supports, (state.ravel() for state in states), strict=True))
+        values = self.sampler.family.evaluate(every)
+        uniform = np.full(states[0].size, 1 / states[0].size)
+        fit = fit_with_penalty(values, uniform, self.means, self.deviations, penalty, 1e-8)
         assert fit.converged
-        return self.values.average(fit.density) / self.deviations
-
-
-CASES = [(TABLES, 0.003), (MIXED, 0.02)]
+        return values.average(fit.density) / self.deviations
 
 
 @cache
 def problem_and_fit(family, deviation):
     """A problem and its fit."""
-    problem = Problem(family, deviation)
-    return problem, problem.fit()
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=N)
+    codes = {
+        name: np.where(group, rng.integers(size, size=N), rng.integers(size // 2 + 1, size=N))
+        for name, size in (("a", 4), ("b", 3), ("c", 5), ("x", 9))
+    }
+    codes["x"] -= 4
+    schema = dps.Schema([c for c in SCHEMA if any(c in b.columns for b in family.blocks)])
+    supports = GibbsSampler(schema, family, {}).supports
+    base = {name: np.zeros(len(support.codes)) for name, support in supports.items()}
+    sampler = GibbsSampler(schema, family, base)
+    truth = np.concatenate(family.sums(codes)) / (N * family.bounds)
+    deviations = np.full(family.size, deviation)
+    means = truth + deviation * rng.normal(size=family.size)
+    fit = fit_loglinear(sampler, means, deviations, M, np.random.default_rng(1))
+    return Problem(sampler, truth, means, deviations), fit
+
+
+CASES = [(TABLES, 0.003), (MIXED, 0.02)]
 
 
 @pytest.mark.parametrize(("family", "deviation"), CASES)
