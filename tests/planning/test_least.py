@@ -13,14 +13,14 @@ def digits(value):
     return float(f"{value:.3g}")
 
 
-def search(curve, start=1.0, power=0.0, low=1e-4, high=1e4):
+def search(curve, start=1.0, power=0.0, low=1e-4, high=1e4, grid=digits):
     tried = []
 
     def shortfall(value):
         tried.append(value)
         return curve(value)
 
-    return *find_least(shortfall, (low, high), digits, start, power=power), tried
+    return *find_least(shortfall, (low, high), grid, start, power=power), tried
 
 
 def test_few_evaluations_find_the_root_of_a_width():
@@ -56,11 +56,9 @@ def test_other_curves_only_take_longer(curve):
 
 
 def test_whole_numbers_end_at_neighbours_and_none_is_tried_twice():
-    tried = []
-
-    def shortfall(value):
-        tried.append(value)
-        return 0.02 * math.log(14.5 / value)
-
-    assert find_least(shortfall, (10, 1e9), lambda v: float(int(digits(v))), 10) == (15, 14)
+    hit, miss, tried = search(
+        lambda value: 0.02 * math.log(14.5 / value), 10, low=10, high=1e9,
+        grid=lambda value: float(int(digits(value))),
+    )  # fmt: skip
+    assert (hit, miss) == (15, 14)
     assert len(tried) == len(set(tried))

@@ -1,5 +1,4 @@
 from fractions import Fraction
-from importlib import resources
 
 import pytest
 
@@ -36,9 +35,6 @@ def test_request_becomes_a_plan(tmp_path):
     plan = load_request(write(tmp_path, more))
     assert plan.reference == dps.PerturbedHistogram("1/4")
     assert plan.cost() == plan.budget.total
-
-
-def test_budgets_of_gaussian_noise(tmp_path):
     for budget, expected in (
         ('rho = "1/3"', dps.ZCDP(Fraction(1, 3))),
         ("epsilon = 1\ndelta = 1e-6", dps.ApproxDP(1, 1e-6)),
@@ -46,7 +42,6 @@ def test_budgets_of_gaussian_noise(tmp_path):
         plan = load_request(write(tmp_path, REQUEST.replace("epsilon = 0.5", budget)))
         assert plan.budget == expected
         assert plan.cost() == expected.rho
-        assert dps.Plan.from_dict(plan.to_dict()) == plan
 
 
 def test_schema_may_stand_in_its_own_file(tmp_path):
@@ -79,17 +74,11 @@ def test_mistakes_are_explained(tmp_path):
             load_request(write(tmp_path, REQUEST.replace(old, new, 1)))
         assert str(raised.value).startswith("request.toml: ")
         assert not isinstance(raised.value, dps.BudgetError)  # nothing would exceed a budget
-    with pytest.raises(dps.RequestError, match="not valid TOML"):
-        load_request(write(tmp_path, "a = = 1"))
-    with pytest.raises(dps.RequestError, match='text needs double quotes, as in kind = "ols"'):
-        load_request(write(tmp_path, "kind = secret"))
+    for text, message in (
+        ("a = = 1", "not valid TOML"),
+        ("kind = secret", 'text needs double quotes, as in kind = "ols"'),
+    ):
+        with pytest.raises(dps.RequestError, match=message):
+            load_request(write(tmp_path, text))
     with pytest.raises(dps.RequestError, match="cannot read"):
         load_request(tmp_path / "none.toml")
-
-
-def test_bundled_request_cites_every_column():
-    with resources.as_file(resources.files("dpstats.datasets") / "fair.request.toml") as path:
-        plan = load_request(path)
-    assert len(plan.schema.names) == 9
-    assert len(plan.analyses) <= 5
-    assert all("Fair (1978)" in c.note or "chosen" in c.note for c in plan.schema)
