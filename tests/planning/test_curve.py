@@ -5,10 +5,10 @@ import pytest
 
 import dpstats as dps
 
-SCHEMA = dps.Schema(
-    [dps.Boolean("smoker"), dps.Number("x", 0, 100, missing=0), dps.Number("y", 0, 100, missing=0)],
-    dps.Guesses(typical={name: {"mean": 50, "sd": 10} for name in "xy"}),
-)
+SCHEMA = dps.Schema([
+    dps.Boolean("smoker"), dps.Number("z", 0, 100, edges=[50], missing=0),
+    *(dps.Number(name, 0, 100, missing=0) for name in "xy"),
+], dps.Guesses(typical={name: {"mean": 50, "sd": 10} for name in "xy"}))  # fmt: skip
 ASKED = {"smoking": dps.Proportion("smoker"), "lasso": dps.Lasso("y ~ x"), "line": dps.OLS("y ~ x")}
 N = 2_000
 pytestmark = pytest.mark.usefixtures("few_releases")
@@ -26,6 +26,7 @@ def curve(plan, few_releases):
 
 def test_widths_are_those_of_previews(plan, curve):
     assert curve.budgets.tolist() == [0.05, 5]
+    assert list(curve.widths) == ["smoking", "line"]  # those with intervals
     for number, epsilon in enumerate((0.05, 5)):
         outlooks = plan.costing(dps.PureDP(epsilon)).preview(N).outlooks
         widths = {one.name: one.width for one in outlooks if one.name in curve.widths}
@@ -38,26 +39,17 @@ def test_widths_are_those_of_previews(plan, curve):
     assert len(frame) == 4
 
 
-def test_analyses_without_intervals_are_left_out_unless_asked_for(plan, curve):
-    assert list(curve.widths) == ["smoking", "line"]
-    with pytest.raises(dps.RequestError, match="'lasso' has no noise_aware interval"):
-        plan.curve(N, of="lasso")
-    alone = dps.plan(SCHEMA, {"lasso": ASKED["lasso"]}, budget=dps.PureDP(1))
-    with pytest.raises(dps.RequestError, match="no analysis of the plan has intervals"):
-        alone.curve(N)
-
-
 def test_a_budget_that_buys_nothing_is_said_to(curve):
     assert not curve.notes
-    schema = dps.Schema([dps.Number("x", 0, 100, edges=[50], missing=0), dps.Boolean("smoker")])
-    asked = {"median": dps.Quantile("x"), "smoking": dps.Proportion("smoker")}
-    found = dps.plan(schema, asked, budget=dps.PureDP(1)).curve(N, budgets=[50, 90])
+    asked = {"median": dps.Quantile("z"), "smoking": ASKED["smoking"]}
+    found = dps.plan(SCHEMA, asked, budget=dps.PureDP(1)).curve(N, budgets=[50, 90])
     assert [note.split(":")[0] for note in found.notes] == ["median", "smoking"]
     assert "declare finer edges" in found._repr_html_()
 
 
 def test_refusals(plan):
     for options, message in (
+        ({"of": "lasso"}, "'lasso' has no noise_aware interval"),
         ({"n": None}, "needs a number of rows"),
         ({"of": "none"}, "of= must name an analysis"),
         ({"budgets": [0]}, "epsilon must be"),
@@ -67,3 +59,6 @@ def test_refusals(plan):
     ):
         with pytest.raises(dps.DpstatsError, match=message):
             plan.curve(**{"n": N, **options})
+    alone = dps.plan(SCHEMA, {"lasso": ASKED["lasso"]}, budget=dps.PureDP(1))
+    with pytest.raises(dps.RequestError, match="no analysis of the plan has intervals"):
+        alone.curve(N)

@@ -23,8 +23,10 @@ def share(frame):
     return p, p * (1 - p) / len(frame)
 
 
-def test_draws_are_tables_like_the_private_one(release):
-    draws = release.draws(3, rng=7)
+def test_draws_are_tables_like_the_private_one_and_fitted_once(release, monkeypatch):
+    fit = Mock(side_effect=plausible.fit_with_penalty)
+    monkeypatch.setattr(plausible, "fit_with_penalty", fit)
+    draws, seen = release.draws(3, rng=7), []
     frames = list(draws)
     assert len(draws) == len(frames) == 3
     for number, frame in enumerate(frames):
@@ -33,27 +35,13 @@ def test_draws_are_tables_like_the_private_one(release):
         assert "analyse every one" in frame.attrs["caution"]
         pd.testing.assert_frame_equal(frame, draws[number])
     assert not frames[0].equals(frames[1])
-    pd.testing.assert_frame_equal(release.draws(3, rng=7)[2], frames[2])
     assert repr(draws) == "<dpstats Draws: 3 plausible tables of about 2000 rows>"
-    smokers = [(frame["smoker"] == "yes").mean() for frame in frames]
-    assert np.mean(smokers) == pytest.approx(0.3, abs=0.03)
-
-
-def test_a_draw_is_fitted_once_and_progress_counts_draws(release, monkeypatch):
-    seen, fit = [], Mock(side_effect=plausible.fit_with_penalty)
-    monkeypatch.setattr(plausible, "fit_with_penalty", fit)
-
-    draws = release.draws(3, rng=99)
-    first = draws.combine(share, progress=lambda *given: seen.append(given))
+    pooled = draws.combine(share, progress=lambda *given: seen.append(given))
     assert seen == [("drawing tables", done, 3) for done in (1, 2, 3)]
-    assert draws.combine(share).params == first.params
+    assert pooled.params == pytest.approx(np.mean([share(frame)[0] for frame in frames]))
+    assert pooled.params == pytest.approx(0.3, abs=0.03)
     assert fit.call_count == 3
-
-
-def test_analyses_of_draws_return_pairs(release):
-    for returned in (0.3, (0.3,)):
-        with pytest.raises(dps.RequestError, match="analyse must return a pair"):
-            release.draws(2, rng=1).combine(lambda frame, pair=returned: pair)
+    pd.testing.assert_frame_equal(release.draws(3, rng=7)[2], frames[2])
 
 
 def test_sampling_variances_allow_for_the_rows_of_a_person():
@@ -87,7 +75,10 @@ def test_combined_estimates_agree_with_those_of_the_release(release):
         assert pooled.bse[name] == pytest.approx(own.bse[0], rel=0.35)
 
 
-def test_draws_that_cannot_be_made_are_refused(release):
+def test_draws_that_cannot_be_made_or_analysed_are_refused(release):
+    for returned in (0.3, (0.3,)):
+        with pytest.raises(dps.RequestError, match="analyse must return a pair"):
+            release.draws(2, rng=1).combine(lambda frame, pair=returned: pair)
     for count, rng, sentence in [
         (1, 1, "the number of draws must be a whole number of at least 2"),
         (2.0, 1, "the number of draws must be a whole number"),

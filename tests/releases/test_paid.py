@@ -17,18 +17,7 @@ from dpstats.analyses import registry
 from dpstats.cli import DONE, FAILED, REFUSED, main
 from dpstats.privacy.noise import _noise_from
 
-REQUEST = """
-[budget]
-epsilon = 1
-[[column]]
-name = "smoker"
-levels = ["no", "yes"]
-[[analysis]]
-name = "smoking"
-kind = "proportion"
-condition = "smoker == 'yes'"
-"""
-RELEASE = ["release", "--unchecked", "request.toml", "survey.csv", "--ledger", "book", "--m", "50"]
+RELEASE = ["release", "--unchecked", "plan.json", "survey.csv", "--ledger", "book", "--m", "50"]
 SCHEMA = dps.Schema([dps.Category("smoker", ["no", "yes"])])
 ASKED = {"smoking": dps.Proportion("smoker == 'yes'")}
 PLAN = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1))
@@ -37,7 +26,7 @@ PLAN = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1))
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("request.toml").write_text(REQUEST)
+    PLAN.save("plan.json")
     pd.DataFrame({"smoker": ["no", "yes", "no", "no"] * 50}).to_csv("survey.csv", index=False)
     assert main(["ledger", "new", "book", "--cap", "5"]) == DONE
     return tmp_path
@@ -88,32 +77,27 @@ def hidden_files():
     return [path for path in Path().glob("**/.*") if path.is_file()]
 
 
-def test_an_output_that_cannot_be_written_is_refused_before_anything_is_spent(release):
-    for output, sentence in [
-        ("nowhere/out.zip", "cannot write to the folder 'nowhere': No such file or directory"),
-        ("survey.csv/out.zip", "Not a directory"),
-        ("x" * 245 + ".zip", "File name too long; nothing was spent"),  # with .measurements it is
-        ("/dev/null", "it is not a file"),
-    ]:
+def test_an_output_that_cannot_be_written_or_is_read_is_refused_before_anything_is_spent(
+    folder, release
+):
+    refused = {
+        "nowhere/out.zip": "cannot write to the folder 'nowhere': No such file or directory",
+        "survey.csv/out.zip": "Not a directory",
+        "x" * 245 + ".zip": "File name too long; nothing was spent",  # with .measurements it is
+        "/dev/null": "it is not a file",
+    }
+    for read in ["plan.json", "survey.csv", "book"]:
+        Path(f"link-{read}").symlink_to(read)
+        os.link(read, f"same-{read}")
+        outputs = (read, f"../{folder.name}/{read}", f"link-{read}", f"same-{read}")
+        refused |= dict.fromkeys(outputs, "name another file")
+    before = [Path(read).read_bytes() for read in ("plan.json", "survey.csv", "book")]
+    for output, sentence in refused.items():
         code, said = release(output, "--overwrite")
         assert code == REFUSED
         assert sentence in said
         assert not hidden_files()
-    assert spent() == 0
-
-
-def test_an_output_is_never_a_file_that_is_read(folder, release):
-    for read in ["request.toml", "survey.csv", "book"]:
-        Path("link").symlink_to(read)
-        os.link(read, "same.zip")
-        before = Path(read).read_bytes()
-        for output in (read, f"../{folder.name}/{read}", "link", "same.zip"):
-            code, said = release(output, "--overwrite")
-            assert code == REFUSED
-            assert "name another file" in said
-        assert Path(read).read_bytes() == before
-        Path("link").unlink()
-        Path("same.zip").unlink()
+    assert [Path(read).read_bytes() for read in ("plan.json", "survey.csv", "book")] == before
     assert spent() == 0
 
 
@@ -175,17 +159,26 @@ def test_synthesize_keeps_measurements_that_no_run_left(run, capsys):
     assert "the output 'mine.zip' is the file of the measurements" in said
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGQUIT"])
-def test_an_interrupt_while_noise_is_drawn_waits_until_the_answers_are_on_disk(release, name):
+@pytest.mark.parametrize(("name", "place"), [
+    ("SIGTERM", "private.measure.exact_sums"), ("SIGINT", "noise"), ("SIGQUIT", "noise"),
+    ("SIGHUP", "synthesis.synthesize"),
+])  # fmt: skip
+def test_a_signal_stops_a_run_in_order(release, silent_noise, monkeypatch, name, place):
+    """While noise is drawn it waits until the answers are on disk; no temporary file is left."""
     number = getattr(signal, name)
     before = signal.getsignal(number)
-    with _noise_from(signalled(number)):
+    if place != "noise":
+        monkeypatch.setattr(f"dpstats.{place}", lambda *_, **options: signalled(number)())
+    with _noise_from(signalled(number) if place == "noise" else silent_noise):
         code, said = release()
     assert code == FAILED
-    assert "dpstats synthesize out.measurements.zip -o out.zip" in said
-    assert dps.Measurements.load("out.measurements.zip").n == 200
+    assert "interrupted" in said
+    assert not hidden_files()
     assert signal.getsignal(number) is before
-    assert spent() == 1
+    assert Path("out.measurements.zip").exists() == spent() == (name != "SIGTERM")
+    if spent():
+        assert "dpstats synthesize out.measurements.zip -o out.zip" in said
+        assert dps.Measurements.load("out.measurements.zip").n == 200
 
 
 def test_a_signal_that_is_ignored_stays_ignored(release):
@@ -278,16 +271,15 @@ def test_force_replaces_no_ledger_and_no_measurements_without_a_release(run):
         "l": "is a ledger", "link": "is a ledger", "paid.zip": "is an archive of measurements"
     }.items():  # fmt: skip
         before = Path(output).read_bytes()
-        for command in (
-            ["plan", "request.toml"], RELEASE, ["synthesize", "other.zip"], ["demo"]
-        ):  # fmt: skip
+        for command in (RELEASE, ["synthesize", "other.zip"], ["demo"]):
             code, said = run(*command, "-o", output, "--overwrite")
             assert code == REFUSED
             assert kind in said
             assert "is never replaced; name another output" in said
         assert Path(output).read_bytes() == before
-        with pytest.raises(dps.RequestError, match="never replaced"):
-            dps.Measurements.load("other.zip").save(output, overwrite=True)
+        for thing in (PLAN, dps.Measurements.load("other.zip")):
+            with pytest.raises(dps.RequestError, match="never replaced"):
+                thing.save(output, overwrite=True)
     dps.Measurements.load("paid.zip").save("paid.zip", overwrite=True)  # the same once more
     assert spent() == 0
     assert run("synthesize", "paid.zip", "--m", "50", "-o", "r.zip")[0] == DONE
@@ -295,31 +287,15 @@ def test_force_replaces_no_ledger_and_no_measurements_without_a_release(run):
     assert dps.load("r.zip").measurements == dps.Measurements.load("other.zip")
 
 
-@pytest.mark.parametrize(("name", "place"), [
-    ("SIGTERM", "private.measure.exact_sums"), ("SIGHUP", "synthesis.synthesize"),
-])  # fmt: skip
-def test_a_run_that_is_stopped_leaves_no_temporary_file(release, monkeypatch, name, place):
-    number = getattr(signal, name)
-    before = signal.getsignal(number)
-    monkeypatch.setattr(f"dpstats.{place}", lambda *_, **options: signalled(number)())
-    code, said = release()
-    assert code == FAILED
-    assert "interrupted" in said
-    assert not hidden_files()
-    assert signal.getsignal(number) is before
-    assert Path("out.measurements.zip").exists() == (spent() == 1) == (place[0] == "s")
-
-
 def test_options_are_checked_before_anything_is_spent(folder):
     measurements = dps.measure(PLAN, "survey.csv")
-    options = [{name: size} for size in (10**11, 0, 2.0, True) for name in "mk"]
-    others = [{"rng": -1}, {"progress": "x"}, {"fit": None}, {"solver": 1}, {"draw": "x"}]
-    for option in options + others:
-        message = f"{next(iter(option))} must be"
-        with pytest.raises(dps.RequestError, match=message):
-            dps.release(PLAN, "survey.csv", ledger="book", **option)
-        with pytest.raises(dps.RequestError, match=message):
-            dps.synthesize(measurements, **option)
+    sizes = [(name, size) for size in (10**11, 0, 2.0, True) for name in "mk"]
+    others = [("rng", -1), ("progress", "x"), ("fit", None), ("solver", 1), ("draw", "x")]
+    for name, value in sizes + others:
+        with pytest.raises(dps.RequestError, match=f"{name} must be"):
+            dps.release(PLAN, "survey.csv", ledger="book", **{name: value})
+        with pytest.raises(dps.RequestError, match=f"{name} must be"):
+            dps.synthesize(measurements, **{name: value})
     for size in (10**11, 10**5_000, 0, 2.0):
         for call in (lambda n: dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), n=n), PLAN.preview):
             with pytest.raises(dps.RequestError, match="n must be a positive whole number of at"):
@@ -378,40 +354,33 @@ def test_measurements_that_no_folder_takes_are_reported(folder, release, monkeyp
     assert spent() == 1
 
 
-@dataclasses.dataclass(frozen=True)
-class Mine:
-    """An analysis of another package, with any text as its parameter."""
-
-    kind: ClassVar[str] = "mine"
-    text: str
-
-    def family(self, schema):
-        return dps.Family((dps.Cells.table(schema, ["smoker"]),))
-
-    def infer(self, release):
-        raise NotImplementedError
-
-
 def test_measurements_that_no_file_could_hold_are_refused_before_the_budget_is_spent(
     folder, monkeypatch
 ):
     monkeypatch.setattr(registry, "_registered", {})
-    dps.register(Mine)
+
+    @dps.register
+    @dataclasses.dataclass(frozen=True)
+    class Mine:
+        kind: ClassVar[str] = "mine"
+        text: str  # any
+        family = staticmethod(ASKED["smoking"].family)
+        infer = staticmethod(ASKED["smoking"].infer)
+
     plan = dps.plan(SCHEMA, {"mine": Mine("\ud800")}, budget=dps.PureDP(1))
     with pytest.raises(dps.RequestError, match="could not be kept in a file"):
         dps.measure(plan, "survey.csv", ledger="book")
     assert spent() == 0
 
 
-@pytest.fixture
-def things(folder):
-    """A plan, measurements and a release."""
+def things_to_save():
     measurements = dps.measure(PLAN, "survey.csv")
     return PLAN, measurements, dps.synthesize(measurements, m=10, k=10)
 
 
-def test_paths_that_are_none_are_refused(things):
+def test_paths_that_are_none_are_refused(folder):
     loads = (dps.load, dps.Plan.load, dps.Measurements.load, dps.Schema.load, dps.Ledger.open)
+    things = things_to_save()
     for path in [b"x.zip", None, "", "a\0b", "\ud800", Path("nowhere/x.zip")]:
         for thing in things:
             with pytest.raises(dps.RequestError, match=r"a path must|cannot (name|write)|no text"):
@@ -425,8 +394,8 @@ def test_paths_that_are_none_are_refused(things):
     assert spent() == 0
 
 
-def test_nothing_is_overwritten_unasked(things):
-    for thing in things:
+def test_nothing_is_overwritten_unasked(folder):
+    for thing in things_to_save():
         Path("x").write_text("kept")
         with pytest.raises(dps.RequestError, match=r"exists and is kept.*overwrite=True"):
             thing.save("x")

@@ -8,7 +8,6 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.privacy.noise import _noise_from
 from dpstats.rows import generator, reference_from_dict
 from dpstats.rows.entropy import targets
 from dpstats.rows.generator import (
@@ -123,15 +122,3 @@ def test_parameters_of_references_that_are_refused():
         for share in (1, 1.5):  # nothing would be left
             with pytest.raises(RequestError):
                 make(share)
-
-
-@pytest.mark.parametrize("reference", REFERENCES, ids=repr)
-def test_any_noise_gives_rows(reference, seeded_noise):
-    """Far beyond the table, of every sign."""
-    drawn = seeded_noise(1)
-    rows = pd.DataFrame({"colour": ["red"] * 3_000, "smoker": True, "age": 30})
-    with _noise_from(lambda scale, size: 10**9 * drawn(scale, size)):
-        release = dps.synthesize(dps.measure(planned(reference), rows), m=500, rng=0)
-    assert release.k == 3_000
-    assert np.isfinite(release.accuracy().delta)
-    assert release.weights.sum() == pytest.approx(1)

@@ -74,20 +74,6 @@ def test_it_is_measured_apart_with_its_own_noise_and_never_answers():
     assert answers.law(0).scale == pytest.approx(float(made.blocks[1].multiplier))
 
 
-def test_a_histogram_of_mostly_noise_is_refused_from_public_numbers():
-    """238,140 cells at n = 6,366: 98% of its mass would be noise."""
-    sizes = {"a": 54, "b": 49, "c": 90}
-    schema = dps.Schema([dps.Category(name, list(range(s))) for name, s in sizes.items()])
-    analyses = {"all": dps.Marginals(list(sizes), 1)}
-    options = {"budget": dps.PureDP(1), "reference": PerturbedHistogram()}
-    with pytest.raises(RequestError, match=r"238140 cells .* n = 6366"):
-        dps.plan(schema, analyses, n=6366, **options)
-    made = dps.plan(schema, analyses, **options)  # n is not known yet
-    with pytest.raises(RequestError, match="rows of pure noise"):
-        made.preview(n=6366)
-    made.check(10**7)
-
-
 @pytest.mark.parametrize(("kind", "scale"), [(DiscreteLaplace, 50.0), (DiscreteGaussian, 0.3)])
 def test_expected_noise_is_the_positive_part_of_the_law(scale, kind):
     """E max(Z, 0) by summation, at the smallest n that passes."""
