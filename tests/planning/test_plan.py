@@ -137,9 +137,6 @@ def test_an_optimal_split_follows_the_rule_of_lagrange(schema):
         assert float(costs[3] / costs[1]) == pytest.approx(ratio, rel=1e-4)
 
 
-# Files
-
-
 def test_saved_plan_is_what_runs(schema, tmp_path):
     for options in ({}, {"reference": dps.PerturbedHistogram(), "n": 5000}):
         plan = small_plan(schema, **options)
@@ -192,9 +189,6 @@ def test_a_file_whose_analyses_were_edited_is_refused_before_anything_is_spent(s
             Plan.from_dict({**plain, "analyses": analyses})
 
 
-# Requests that cannot work
-
-
 def test_impossible_plans_and_previews_are_refused(schema):
     for change, message in (
         ({"budget": 1.0}, "PureDP"),
@@ -242,9 +236,6 @@ def test_grids_too_fine_for_a_hidden_number_of_rows_are_named_with_what_would_do
     with pytest.raises(dps.RequestError, match="too fine"):
         planned(points + 2)
     assert planned(points).family.size > 2
-
-
-# Previews
 
 
 def test_promised_noise_and_widths_are_those_of_releases(schema, survey):

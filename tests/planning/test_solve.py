@@ -133,9 +133,6 @@ def test_the_level_of_the_interval_counts_and_progress_names_every_preview():
     assert len(seen) <= 18
 
 
-# --- power
-
-
 def test_power_without_noise_is_that_of_the_textbook(monkeypatch):
     monkeypatch.setattr(measures, "RELEASES", 24)
     monkeypatch.setattr(measures, "FEW_RELEASES", 8)
@@ -239,9 +236,6 @@ def test_rounding_turns_no_hit_into_a_miss():
     measure = Delta(Subject(strategy, ASKED["smoking"], "smoking", Likeness(), 0.05))
     assert measure.shortfall(0.010000000000000064, 0.01) == 0
     assert measure.shortfall(0.01 * (1 + 1e-8), 0.01) > 0
-
-
-# --- the search: its promise for any curve, and few evaluations for the usual ones
 
 
 def digits(value):

@@ -138,12 +138,10 @@ def test_no_other_share_of_the_tables_has_less_noise(budget, unit, weights):
 
     def weighted(moved):
         """With so much of the budget moved from the other blocks to the tables."""
-        factors = {True: 1 + moved / spent, False: 1 - moved / others}
+        times = [1 + moved / spent if table else 1 - moved / others for table in tables]
         blocks = tuple(
-            replace(
-                one, multiplier=one.multiplier / (factors[table] if one.role == "family" else 1)
-            )
-            for one, table in zip(strategy.blocks, tables, strict=True)
+            replace(one, multiplier=one.multiplier / (by if one.role == "family" else 1))
+            for one, by in zip(strategy.blocks, times, strict=True)
         )
         sums = np.full(sum(one.block.size for one in blocks), 5_000.0)  # the last is their number
         held = Measurements(replace(strategy, blocks=blocks), sums, 0 * sums, not_private=True)

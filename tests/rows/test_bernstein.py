@@ -36,10 +36,7 @@ def test_pdf_is_a_mixture_of_betas_and_integrates_to_one():
 
 @pytest.mark.parametrize(("p", "options"), [(1, {"C": 30}), (2, {"k": 4, "order": 1})])
 def test_no_bias_at_the_faces(p, options, no_noise):
-    """Rows spread evenly, no noise: the density is flat up to the faces and corners.
-
-    A kernel that is not reflected would have half the height on a face, a quarter in a corner.
-    """
+    """Even rows: a kernel that is not reflected would have half the height on a face."""
     size = 2000 if p == 1 else 120
     data = pd.DataFrame(lattice((np.arange(size) + 0.5) / size, p), columns=["x0", "x1"][:p])
     asked = {name: dps.Proportion(f"{name} < 0.5") for name in data}
@@ -78,8 +75,6 @@ def test_bandwidth_and_lattice_come_from_public_numbers():
     coarse = dps.Schema([dps.Number("x", 0, 4, points=5)])
     assert BernsteinKDE().block(coarse, 100).k == 4
 
-
-# Plans, files and candidates
 
 SCHEMA = dps.Schema([
     dps.Category("colour", ["red", "green", "blue"]),

@@ -71,10 +71,7 @@ def path_errors(dual, truth, sd):
 
 @pytest.mark.parametrize(("name", "sd"), [("tables", 1e-3), ("moments", 5e-2)])
 def test_the_chosen_penalty_is_nearly_the_best_of_the_path(name, sd):
-    """Squared error within a fourth of the best in hindsight, in the mean over 4 draws of noise.
-
-    That best is itself a minimum over 12 penalties of a noisy error, so one draw may lose more.
-    """
+    """In squared error, over 4 draws: the best of 12 in hindsight is itself lucky in each."""
     chosen, best = [], []
     for seed in range(4):
         dual, seen, truth = dual_of(name, sd, seed)

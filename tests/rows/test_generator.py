@@ -10,13 +10,7 @@ import dpstats as dps
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.rows import generator, reference_from_dict
 from dpstats.rows.entropy import targets
-from dpstats.rows.generator import (
-    CANDIDATES,
-    generate,
-    inference_density,
-    inference_reference,
-    number_of_candidates,
-)
+from dpstats.rows.generator import generate, inference_density, number_of_candidates
 
 SCHEMA = dps.Schema([
     dps.Category("colour", ["red", "green", "blue"]),
@@ -48,7 +42,7 @@ def test_the_density_of_inference_follows_from_the_measurements_alone(reference)
         np.testing.assert_array_equal(codes, candidates.codes[name])
     usual = generate(measured, np.random.default_rng(1))
     assert usual.counts.sum() == measured.n
-    assert usual.serves_inference == (reference == inference_reference(measured))
+    assert usual.serves_inference == (reference == generator.inference_reference(measured))
     if usual.serves_inference:
         np.testing.assert_array_equal(usual.weights, weights)
     assert not generate(measured, np.random.default_rng(2), m=300).serves_inference
@@ -68,15 +62,16 @@ def test_edited_rows_are_as_many_as_private_ones_and_inference_has_more():
         measured, reference = measured_rows(columns, dps.Marginals(list("abcd")), n)
         assert number_of_candidates(measured, reference) == m
         assert number_of_candidates(measured, reference, k=n) == n
-        assert number_of_candidates(measured, dps.Uniform()) == CANDIDATES
+        assert number_of_candidates(measured, dps.Uniform()) == generator.CANDIDATES
 
 
 def test_rows_that_are_exchanged_are_as_many_as_private_ones_and_not_few(monkeypatch):
     columns = [dps.Number(name, 0, 9, missing=0) for name in "abcd"]
     for n in (30_000, 100):
         measured, reference = measured_rows(columns, dps.Covariance(list("abcd")), n)
-        assert number_of_candidates(measured, reference) == max(n, CANDIDATES)
-        assert number_of_candidates(measured, reference, k=10) == max(n, CANDIDATES)
+        for k in (None, 10):
+            wanted = max(n, generator.CANDIDATES)
+            assert number_of_candidates(measured, reference, k=k) == wanted
     monkeypatch.setattr(generator, "CANDIDATES", 2_000)
     # Rows are held nearer to the answers than the density of inference.
     made, (inferred, _) = generate(measured, np.random.default_rng(2)), inference_density(measured)

@@ -127,10 +127,7 @@ def test_the_base_of_a_clipped_number_is_that_of_the_number_where_few_rows_are_s
 
 
 def test_an_association_beyond_noise_is_not_shrunk():
-    """Two rare levels that always go together, measured by residuals of weak associations.
-
-    By edited and by exchanged rows.
-    """
+    """Two rare levels that always go together, by edited and by exchanged rows."""
     sizes = (9, 11, 7, 6)
     schema = dps.Schema([dps.Category(f"c{i}", list(range(size))) for i, size in enumerate(sizes)])
     frame = table(10_000, 5, sizes)

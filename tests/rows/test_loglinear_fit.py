@@ -49,11 +49,7 @@ def means_over_the_domain(sampler, means, deviations, penalty):
 
 @pytest.mark.parametrize(("family", "deviation"), [(TABLES, 0.003), (MIXED, 0.02)])
 def test_it_agrees_with_the_fit_over_the_whole_domain(family, deviation):
-    """Expected means, within the error of a mean over so many rows.
-
-    Trusted means are between those of the fit and the answers: nearer to the truth than either
-    where penalties are too large, and about the fit's where they serve.
-    """
+    """Within the error of a mean over so many rows; trusted means improve too large penalties."""
     rng = np.random.default_rng(0)
     schema = dps.Schema([c for c in SCHEMA if any(c in b.columns for b in family.blocks)])
     supports = GibbsSampler(schema, family, {}).supports

@@ -9,13 +9,7 @@ from dpstats.families.tables.cells import Cells, tables_of_degree
 from dpstats.rows import interior
 from dpstats.rows import minimax as module
 from dpstats.rows.candidates import merged, seen_by
-from dpstats.rows.minimax import (
-    SolverError,
-    feasible,
-    minimax_columns,
-    minimax_highs,
-    minimax_pulp,
-)
+from dpstats.rows.minimax import SolverError, feasible, minimax_columns, minimax_highs
 from dpstats.rows.uniform import Uniform
 
 BOOLEANS = dps.Schema([dps.Boolean(f"x{i}") for i in range(5)])
@@ -54,7 +48,7 @@ def test_highs_on_merged_candidates_equals_pulp_on_all_of_them(name):
     seen = seen_by(family, candidates)
     assert len(seen.reference) < 300  # some candidates were merged
     everything = family.evaluate(points)
-    as_printed, printed = minimax_pulp(everything.matrix(), target)
+    as_printed, printed = module.minimax_pulp(everything.matrix(), target)
     density, optimum = minimax_highs(seen.values.matrix(), target)
     assert optimum == pytest.approx(printed, abs=1e-7)
     assert optimum > 1e-3  # the target is out of reach, so the program has something to do
