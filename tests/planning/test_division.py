@@ -53,6 +53,9 @@ def test_beside_others_the_second_stage_gets_as_much_as_the_first():
 
 
 def test_a_plan_file_whose_second_stage_was_edited_is_refused():
+    made = plan()
+    text = json.dumps(made.to_dict())
+    assert dps.Plan.from_dict(json.loads(text)) == made
     for edit in (
         lambda blocks: blocks.pop(),
         lambda blocks: blocks[-1].update(role="family"),
@@ -62,8 +65,7 @@ def test_a_plan_file_whose_second_stage_was_edited_is_refused():
         lambda blocks: blocks[-1]["terms"].pop(),
         lambda blocks: blocks.append(blocks[-1]),
     ):
-        plain = json.loads(json.dumps(plan().to_dict()))
-        assert dps.Plan.from_dict(plain) == plan()
+        plain = json.loads(text)
         edit(plain["blocks"])
         with pytest.raises(dps.DpstatsError):
             dps.Plan.from_dict(plain)

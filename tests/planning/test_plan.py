@@ -137,19 +137,6 @@ def test_an_optimal_split_follows_the_rule_of_lagrange(schema):
         assert float(costs[3] / costs[1]) == pytest.approx(ratio, rel=1e-4)
 
 
-def test_saved_plan_is_what_runs(schema, tmp_path):
-    for options in ({}, {"reference": dps.PerturbedHistogram(), "n": 5000}):
-        plan = small_plan(schema, **options)
-        plan.save(tmp_path / "plan.json", overwrite=True)
-        again = Plan.load(tmp_path / "plan.json")
-        assert again == plan
-        assert again.digest == plan.digest
-    for text in ("", "{}", "[1]", '{"dpstats": "plan"}', '{"dpstats": "plan", "version": 2}'):
-        (tmp_path / "plan.json").write_text(text)
-        with pytest.raises(dps.FileFormatError):
-            Plan.load(tmp_path / "plan.json")
-
-
 def test_an_edited_plan_that_does_not_measure_what_its_reference_needs_is_refused(schema):
     """The rows could not be drawn once the budget is spent."""
     reference = dps.PerturbedHistogram(Fraction(1, 2))
@@ -198,7 +185,6 @@ def test_impossible_plans_and_previews_are_refused(schema):
         ({"unit": "person"}, "unit must be"),
         ({"reference": dps.Uniform}, "reference must be a density such as"),
         ({"shares": {"smoking": 1}}, "name every analysis"),
-        ({"shares": {"smoking": 1, "old": 1, "tables": 0}}, "share of 'tables'"),
         (
             {"reference": dps.PerturbedHistogram(), "n": 10},
             "48 rows of pure noise, more than n = 10",
@@ -209,7 +195,6 @@ def test_impossible_plans_and_previews_are_refused(schema):
     for analyses, message in (
         ({"a": dps.Mean}, r"the class dps\.Mean; .* dps\.Mean\(\.\.\.\)"),
         ({"a": "smoker == 'yes'"}, "not an analysis"),
-        ({}, "non-empty mapping"),
     ):
         with pytest.raises(dps.RequestError, match=message):
             dps.plan(schema, analyses, budget=dps.PureDP(1))

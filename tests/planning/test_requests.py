@@ -49,13 +49,6 @@ def test_request_becomes_a_plan(load):
         assert plan.cost() == expected.rho
 
 
-def test_schema_may_stand_in_its_own_file(tmp_path, load):
-    column = '[[column]]\nname = "smoker"\nlevels = ["no", "yes"]\n'
-    (tmp_path / "survey.toml").write_text(column)
-    request = 'schema = "survey.toml"\n' + REQUEST.replace(column, "")
-    assert load(request).schema.names == ("smoker",)
-
-
 def test_mistakes_are_explained(tmp_path, load):
     for old, new, message in (
         (REQUEST, "a = = 1", "not valid TOML"),

@@ -6,7 +6,6 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.errors import RequestError
-from dpstats.families.tables.cells import Partition
 from dpstats.planning.survey import Guess, best_cap, cap_errors, contrast_plans
 from dpstats.privacy.neighbours import Neighbours
 
@@ -28,7 +27,7 @@ def planned(budget=CASES[0][0], unit="add_remove", analyses=None, **options):
 
 
 @pytest.mark.parametrize(("budget", "unit"), CASES)
-def test_the_planned_noise_is_that_of_the_plan(budget, unit):
+def test_the_planned_noise_is_that_of_the_plan_and_no_other_plan_is_shorter(budget, unit):
     """Of a share of .15 and weights whose mean is that of capped lognormal ones."""
     plan = planned(budget, unit)
     ((main,), (contrasts,)) = plan.strategy.measured, plan.strategy.contrasts
@@ -46,30 +45,27 @@ def test_the_planned_noise_is_that_of_the_plan(budget, unit):
         return budget.law(scale).variance * np.sum((slopes @ np.linalg.inv(basis)) ** 2) / sampling
 
     x, of_contrast = noise(main, main.block.basis), noise(contrasts, np.eye(2))
+
+    def width(count, x, of_contrast):
+        df = np.clip(count * ((1 + x) / (1 + count * of_contrast)) ** 2, 1, count)
+        return df, stats.t.ppf(0.975, df) * np.sqrt(1 + x) / stats.norm.ppf(0.975)
+
     count = contrasts.block.count
-    df = min(count * ((1 + x) / (1 + count * of_contrast)) ** 2, count)
-    width = stats.t.ppf(0.975, df) * np.sqrt(1 + x) / stats.norm.ppf(0.975)
-    spent = contrasts.block.cost(budget, plan.neighbours, contrasts.multiplier)
+    df, shortest = width(count, x, of_contrast)
+    cost, spent = (
+        float(of.block.cost(budget, plan.neighbours, of.multiplier)) for of in (main, contrasts)
+    )
     assert expected.count == count
-    assert expected.share == pytest.approx(float(spent / budget.total), abs=0.03)  # the count's
+    assert expected.share == pytest.approx(spent / float(budget.total), abs=0.03)  # the count's
     assert expected.degrees_of_freedom == pytest.approx(df, rel=1e-3)
-    assert expected.width == pytest.approx(width, rel=1e-3)
-
-
-@pytest.mark.parametrize(("budget", "unit"), CASES)
-def test_no_other_number_of_contrasts_or_share_is_planned_to_be_shorter(budget, unit):
-    plan = planned(budget, unit)
-    design, neighbours = plan.schema.design, plan.neighbours
-    y = Partition.of(plan.schema.columns[:1], {"y": [False, True], "not y": [True, False]})
-    guess = Guess.of(y, budget.total, design, budget, neighbours, N)
-    best = guess.plan(design, 2)
-    count = np.arange(1, design.pairs.count + 1)[:, None]
+    assert expected.width == pytest.approx(shortest, rel=1e-3)
+    # No other number of contrasts or share of the budget is planned to be shorter.
+    power = 2 if budget.noise == "laplace" else 1
+    counts = np.arange(1, design.pairs.count + 1)[:, None]
     share = np.arange(0.1, 0.96, 0.05)
-    noise = guess.x / (1 - share) ** guess.power
-    spread = count * guess.ratio * guess.x / share**guess.power
-    df = np.clip(count * ((1 + noise) / (1 + spread)) ** 2, 1, count)
-    widths = stats.t.ppf(0.975, df) * np.sqrt(1 + noise) / stats.norm.ppf(0.975)
-    assert widths.min() >= 0.999 * best.width
+    others = x * (cost / (cost + spent) / (1 - share)) ** power
+    of_others = of_contrast * (spent / (cost + spent) / share) ** power
+    assert width(counts, others, of_others)[1].min() >= 0.998 * shortest
 
 
 def test_a_declared_design_effect_is_used_where_intervals_are_planned_shorter():

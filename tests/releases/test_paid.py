@@ -17,6 +17,10 @@ from dpstats.analyses import registry
 from dpstats.cli import DONE, FAILED, REFUSED, main
 from dpstats.privacy.noise import _noise_from
 
+REQUEST = """budget = {epsilon = 1}
+column = [{name = "smoker", levels = ["no", "yes"]}]
+analysis = [{name = "a", kind = "proportion", condition = "smoker == 'yes'"}]
+"""
 RELEASE = ["release", "--unchecked", "plan.json", "survey.csv", "--ledger", "book", "--m", "50"]
 SCHEMA = dps.Schema([dps.Category("smoker", ["no", "yes"])])
 ASKED = {"smoking": dps.Proportion("smoker == 'yes'")}
@@ -148,17 +152,6 @@ def test_measurements_are_kept_until_the_release_can_be_read_back(folder):
     assert not paid.exists()
 
 
-def test_synthesize_keeps_measurements_that_no_run_left(run, capsys):
-    dps.measure(PLAN, "survey.csv").save("mine.zip")
-    finish = ["synthesize", "mine.zip", "--m", "50", "-o"]
-    assert main([*finish, "out.zip"]) == DONE
-    assert "mine.zip was kept" in capsys.readouterr().out
-    assert Path("mine.zip").exists()
-    code, said = run(*finish, "mine.zip", "--overwrite")
-    assert code == REFUSED
-    assert "the output 'mine.zip' is the file of the measurements" in said
-
-
 @pytest.mark.parametrize(("name", "place"), [
     ("SIGTERM", "private.measure.exact_sums"), ("SIGINT", "noise"), ("SIGQUIT", "noise"),
     ("SIGHUP", "synthesis.synthesize"),
@@ -267,22 +260,29 @@ def test_force_replaces_no_ledger_and_no_measurements_without_a_release(run):
     dps.measure(PLAN, "survey.csv").save("other.zip")
     dps.Ledger.create("l", dps.PureDP(3)).spend(dps.PureDP(2))
     Path("link").symlink_to("l")
+    Path("request.toml").write_text(REQUEST)
     for output, kind in {
         "l": "is a ledger", "link": "is a ledger", "paid.zip": "is an archive of measurements"
     }.items():  # fmt: skip
         before = Path(output).read_bytes()
-        for command in (RELEASE, ["synthesize", "other.zip"], ["demo"]):
+        for command in (["plan", "request.toml"], RELEASE, ["synthesize", "other.zip"], ["demo"]):
             code, said = run(*command, "-o", output, "--overwrite")
             assert code == REFUSED
             assert kind in said
             assert "is never replaced; name another output" in said
         assert Path(output).read_bytes() == before
-        for thing in (PLAN, dps.Measurements.load("other.zip")):
-            with pytest.raises(dps.RequestError, match="never replaced"):
-                thing.save(output, overwrite=True)
+        with pytest.raises(dps.RequestError, match="never replaced"):
+            dps.Measurements.load("other.zip").save(output, overwrite=True)
     dps.Measurements.load("paid.zip").save("paid.zip", overwrite=True)  # the same once more
     assert spent() == 0
+    assert run("plan", "request.toml", "-o", "plan.json")[0] == REFUSED
+    assert dps.Plan.load("plan.json") == PLAN
+    assert run("plan", "request.toml", "-o", "plan.json", "--overwrite")[0] == DONE
+    code, said = run("synthesize", "paid.zip", "-o", "paid.zip", "--overwrite")
+    assert code == REFUSED
+    assert "the output 'paid.zip' is the file of the measurements" in said
     assert run("synthesize", "paid.zip", "--m", "50", "-o", "r.zip")[0] == DONE
+    assert Path("paid.zip").exists()  # which no run left
     assert run("synthesize", "other.zip", "--m", "50", "-o", "r.zip", "--overwrite")[0] == DONE
     assert dps.load("r.zip").measurements == dps.Measurements.load("other.zip")
 
@@ -374,14 +374,10 @@ def test_measurements_that_no_file_could_hold_are_refused_before_the_budget_is_s
     assert spent() == 0
 
 
-def things_to_save():
+def test_paths_that_are_none_are_refused_and_nothing_is_overwritten_unasked(folder):
     measurements = dps.measure(PLAN, "survey.csv")
-    return PLAN, measurements, dps.synthesize(measurements, m=10, k=10)
-
-
-def test_paths_that_are_none_are_refused(folder):
+    things = (PLAN, measurements, dps.synthesize(measurements, m=10, k=10))
     loads = (dps.load, dps.Plan.load, dps.Measurements.load, dps.Schema.load, dps.Ledger.open)
-    things = things_to_save()
     for path in [b"x.zip", None, "", "a\0b", "\ud800", Path("nowhere/x.zip")]:
         for thing in things:
             with pytest.raises(dps.RequestError, match=r"a path must|cannot (name|write)|no text"):
@@ -393,10 +389,7 @@ def test_paths_that_are_none_are_refused(folder):
         with pytest.raises(dps.DataError):
             dps.measure(PLAN, data, ledger="book")
     assert spent() == 0
-
-
-def test_nothing_is_overwritten_unasked(folder):
-    for thing in things_to_save():
+    for thing in things:
         Path("x").write_text("kept")
         with pytest.raises(dps.RequestError, match=r"exists and is kept.*overwrite=True"):
             thing.save("x")

@@ -160,9 +160,8 @@ def test_a_release_is_saved_whatever_an_analysis_of_another_package_does(tmp_pat
 
 
 def test_infer_by_name_and_by_object(release):
-    by_name = release.infer("tall")
-    by_object = release.infer(dps.Proportion("height >= 1.8"))
-    np.testing.assert_array_equal(by_name.conf_int(), by_object.conf_int())
+    ends = (release.infer(one).conf_int() for one in ("tall", dps.Proportion("height >= 1.8")))
+    np.testing.assert_array_equal(*ends)
     assert dict(release.analyses) == ANALYSES
     with pytest.raises(NotMeasuredError, match=r"no analysis 'shape'; it has \['age', 'tall'"):
         release.infer("shape")

@@ -25,7 +25,7 @@ assert main(["show", "r.zip"]) == 0
 assert main(["infer", "r.zip", "--json"]) == 0
 print("read")
 plan = dps.plan(release.schema, release.analyses, budget=dps.PureDP(1))
-dps.release(plan, "rows.csv", m=500)
+dps.release(plan, "rows.csv", m=50)
 """
 
 
@@ -42,7 +42,7 @@ def test_reading_and_inferring_need_no_opendp_and_a_measurement_says_what_is_lac
         "line": dps.OLS("age ~ C(smoker)"),
         "middle": dps.Quantile("age"),
     }
-    dps.release(dps.plan(schema, asked, budget=dps.PureDP(5)), rows, m=500).save("r.zip")
+    dps.release(dps.plan(schema, asked, budget=dps.PureDP(5)), rows, m=100).save("r.zip")
     rows.to_csv("rows.csv", index=False)
     done = subprocess.run(
         [sys.executable, "-c", CODE], capture_output=True, text=True, check=False, timeout=300

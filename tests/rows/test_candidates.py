@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import dpstats as dps
 from dpstats.families.moments import Moments
@@ -21,22 +19,17 @@ SCHEMA = dps.Schema([
 CELLS = 3 * 2 * 3
 
 
-@settings(max_examples=20)
-@given(
-    m=st.integers(1, 40),
-    widths=st.lists(st.sampled_from([1, 2, 5, 2**21, 2**40]), min_size=1, max_size=6),
-    seed=st.integers(0, 2**32 - 1),
-)
-def test_distinct_rows_are_those_of_unique(m, widths, seed):
+@pytest.mark.parametrize("widths", [[1], [5, 2, 1, 5], [2**21, 2, 2**40, 2**40]])
+def test_distinct_rows_are_those_of_unique(widths):
     """Wide columns do not fit one mixed-radix integer together and take the other path."""
-    rng = np.random.default_rng(seed)
-    columns = [rng.choice(rng.integers(-width, width, size=3), size=m) for width in widths]
-    first, which = _distinct(columns)
-    rows, expected_first, expected = np.unique(
+    rng = np.random.default_rng(0)
+    columns = [rng.choice(rng.integers(-width, width, size=3), size=40) for width in widths]
+    rows, *expected = np.unique(
         np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True
     )
-    np.testing.assert_array_equal(first, expected_first)
-    np.testing.assert_array_equal(which, expected.ravel())
+    first, which = _distinct(columns)
+    np.testing.assert_array_equal(first, expected[0])
+    np.testing.assert_array_equal(which, expected[1].ravel())
     np.testing.assert_array_equal(np.stack(columns, axis=1)[first], rows)
 
 

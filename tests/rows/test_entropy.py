@@ -112,7 +112,7 @@ def test_wild_answers_never_fail_and_always_give_a_density(name, monkeypatch):
         monkeypatch.setattr(entropy, "LEAST_SAMPLED", 0)
         monkeypatch.setattr(entropy, "SAMPLED", 3)
     seen, truth = problem(name.split()[-1], m=200)
-    for sd in [1e-6, 1e-2, 1e6]:
+    for sd in [1e-6, 1e6]:
         for wild in WILD:
             fit = fit_entropy(seen.values, seen.reference, wild(truth), np.full(truth.size, sd))
             assert fit.density.min() >= 0

@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pytest
 from scipy import stats
 
 import dpstats as dps
@@ -119,10 +118,9 @@ def test_sweeps_leave_the_model_invariant():
     assert np.mean([np.mean(points[n] != CODES[n][start]) for n in SCHEMA.names]) > 0.2
 
 
-@pytest.mark.parametrize("points", [5, 2**16 + 1])
-def test_a_fine_grid_follows_its_truncated_normal(points):
+def test_a_fine_grid_follows_its_truncated_normal():
     """exp(-a (u - 0.3)^2) on [-1, 1], from a uniform start, by its distribution function."""
-    schema = dps.Schema([dps.Number("u", -1, 1, points=points, missing=0)])
+    schema = dps.Schema([dps.Number("u", -1, 1, points=2**16 + 1, missing=0)])
     family = dps.Family((Moments.of(schema, ["u"]),))
     grid = schema["u"].codes_in_use
     sampler = GibbsSampler(schema, family, {"u": np.zeros(len(grid))})
