@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
+from dpstats.planning.previews import simulated
 
 SCHEMA = dps.Schema([
     dps.Boolean("smoker"), dps.Number("z", 0, 100, edges=[50], missing=0),
@@ -11,7 +12,14 @@ SCHEMA = dps.Schema([
 ], dps.Guesses(typical={name: {"mean": 50, "sd": 10} for name in "xy"}))  # fmt: skip
 ASKED = {"smoking": dps.Proportion("smoker"), "lasso": dps.Lasso("y ~ x"), "line": dps.OLS("y ~ x")}
 N = 2_000
-pytestmark = pytest.mark.usefixtures("few_releases")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_releases():
+    """Simulated by all previews, so that those that are compared have as many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulated, "_MOST", 8)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +28,7 @@ def plan():
 
 
 @pytest.fixture(scope="module")
-def curve(plan, few_releases):
+def curve(plan):
     return plan.curve(N, budgets=[5, 0.05])
 
 

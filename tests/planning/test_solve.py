@@ -28,10 +28,8 @@ ASKED = {
     "north": dps.Proportion("smoker", given="region == 'north'"),
     "gap": dps.Difference("smoker", by="region", groups=("north", "south")),
     "fit": dps.GoodnessOfFit("region", [0.5, 0.25, 0.25], simulations=199),
-    "link": dps.Independence("smoker", "region", simulations=199),
     "mean": dps.Mean("x"),
     "line": dps.OLS("y ~ x"),
-    "pair": dps.Correlation(["x", "y"]),
 }
 
 
@@ -158,6 +156,8 @@ def test_a_pvalue_needs_a_hypothesis_and_a_term(plan):
     share, fit = release.infer("smoking"), release.infer("fit")
     assert pvalue_of(share, "smoking", 0.5, None) == share.test(0.5).pvalue
     assert pvalue_of(fit, "fit", None, None) == fit.pvalue
+    line = release.infer("line")
+    assert pvalue_of(line, "line", None, "x") == line.pvalues["x"]
     for name, null, term, sentence in (
         ("smoking", None, None, "needs null="),
         ("fit", 0.2, None, "has its own hypothesis; drop null="),
@@ -194,6 +194,8 @@ def test_rows_out_of_reach_and_budgets_that_always_suffice():
     plan = dps.plan(schema, {"half": dps.Quantile("x", 0.5)}, budget=dps.PureDP(1))
     with pytest.raises(dps.RequestError, match=r"not even n = 10+ .*finer edges of 'x'"):
         plan.solve(width=0.5, of="half")
+    with pytest.raises(dps.RequestError, match="; no number of rows would do with the plan's own"):
+        plan.solve(width=0.5, of="half", n=1_000)
     with pytest.raises(dps.RequestError, match="; ask for a larger delta"):
         plan.solve(delta=1e-12, of="half")
     wide = alone(dps.PureDP(1)).solve(width=1.5, of="smoking", n=100)
@@ -209,6 +211,7 @@ def test_refusals_are_one_sentence(plan, monkeypatch):
         ({"width": 0.1, "delta": 0.1}, "exactly one of .*; got width=, delta="),
         ({"width": 0.1, "of": "nobody"}, r"of= must name an analysis .*'smoking'.*; got 'nobody'"),
         ({"width": -1}, "width must be a positive number, got -1"),
+        ({"delta": 0.1, "term": "x"}, "term= belongs to width= and power=; drop it for delta="),
         ({"delta": 0.1, "method": "certified"}, "method= belongs to width=; drop it for delta="),
         ({"width": 0.1, "null": 0.5}, "null= belongs to power="),
         ({"width": 0.1, "budget": dps.PureDP(1)}, "not both; to see the widths"),

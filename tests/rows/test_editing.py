@@ -10,7 +10,11 @@ from dpstats.rows.levels import Levels
 
 
 def levels_of(*sizes):
-    return Levels(dps.Schema([dps.Category(f"c{i}", list(range(s))) for i, s in enumerate(sizes)]))
+    return Levels(dps.Schema([
+        dps.Category(f"c{i}", list(range(size))) if size > 1
+        else dps.Number(f"c{i}", 0, 9, points=10, missing=0)
+        for i, size in enumerate(sizes)
+    ]))  # fmt: skip
 
 
 def counts(bins, levels):
@@ -18,24 +22,22 @@ def counts(bins, levels):
     return one_hot @ one_hot.T
 
 
+def mixed(rng, levels, n, share):
+    """Bins of columns that follow a common one in such a share of n rows."""
+    common = rng.integers(60, size=n)
+    return {
+        name: np.where(rng.random(n) < share, common, rng.integers(60, size=n))
+        % (place.stop - place.start)
+        for name, place in levels.slices.items()
+    }
+
+
 def test_tables_of_the_rows_become_the_wanted_ones():
-    n, rng = 600, np.random.default_rng(0)
-    schema = dps.Schema([
-        dps.Category("a", list(range(4))), dps.Category("b", list(range(3))),
-        dps.Number("c", 0, 9, points=10, missing=0),
-        dps.Category("d", list(range(6))), dps.Category("e", list(range(2))),
-    ])  # fmt: skip
-    levels, place = Levels(schema), Levels(schema).slices
-    common, own = rng.integers(60, size=n), rng.random((5, n)) < 0.4
-    wanted, before = (
-        {
-            column.name: np.where(kept, common, rng.integers(60, size=n)) % column.bins
-            for column, kept in zip(schema, which, strict=True)
-        }
-        for which in (~own, np.zeros_like(own))
-    )
-    target, used = counts(wanted, levels), np.eye(levels.size, dtype=bool)
-    pairs = ["ab", "bd", "ad"]  # e is in a table of its own only
+    n, rng, levels = 600, np.random.default_rng(0), levels_of(4, 3, 1, 6, 2)
+    place = levels.slices
+    target, before = counts(mixed(rng, levels, n, 0.6), levels), mixed(rng, levels, n, 0)
+    used = np.eye(levels.size, dtype=bool)
+    pairs = [("c0", "c1"), ("c1", "c3"), ("c0", "c3")]  # c4 is in a table of its own only
     for one, other in (*pairs, *(pair[::-1] for pair in pairs)):
         used[place[one], place[other]] = True
 
@@ -49,8 +51,8 @@ def test_tables_of_the_rows_become_the_wanted_ones():
     assert distance(found) < 0.01
     # Columns beside all pairs get their margins, and depend on nothing.
     after = counts(found, levels)
-    assert np.abs(after - target)[place["e"], place["e"]].diagonal().max() <= 10
-    pair = after[place["a"], place["e"]] / n
+    assert np.abs(after - target)[place["c4"], place["c4"]].diagonal().max() <= 10
+    pair = after[place["c0"], place["c4"]] / n
     assert np.abs(pair - np.outer(pair.sum(axis=1), pair.sum(axis=0))).max() < 0.05
 
 
@@ -66,11 +68,8 @@ def test_rows_that_are_worth_nothing_known_stay(wanted):
 
 def test_few_rows_do_not_overshoot():
     """Rows that are drawn at once do not see each other."""
-    n, levels, rng = 30, levels_of(*[3] * 8), np.random.default_rng(0)
-    names = [f"c{i}" for i in range(8)]
-    common = rng.integers(3, size=n)
-    true = {c: np.where(rng.random(n) < 0.7, common, rng.integers(3, size=n)) for c in names}
-    start = {c: rng.integers(3, size=n) for c in names}
+    rng, levels = np.random.default_rng(0), levels_of(*[3] * 8)
+    true, start = mixed(rng, levels, 30, 0.7), mixed(rng, levels, 30, 0)
     wanted = counts(true, levels)
     found = counts(edited(levels, start, wanted, wanted >= 0, rng), levels)
     assert np.abs(found - wanted).mean() < 0.5
