@@ -4,14 +4,22 @@ import numpy as np
 import pytest
 
 import dpstats as dps
+from dpstats.planning.previews import simulated
 
-SCHEMA = dps.Schema(
-    [dps.Boolean("smoker"), dps.Number("x", 0, 100, missing=0), dps.Number("y", 0, 100, missing=0)],
-    dps.Guesses(typical={name: {"mean": 50, "sd": 10} for name in "xy"}),
-)
+SCHEMA = dps.Schema([
+    dps.Boolean("smoker"), dps.Number("z", 0, 100, edges=[50], missing=0),
+    *(dps.Number(name, 0, 100, missing=0) for name in "xy"),
+], dps.Guesses(typical={name: {"mean": 50, "sd": 10} for name in "xy"}))  # fmt: skip
 ASKED = {"smoking": dps.Proportion("smoker"), "lasso": dps.Lasso("y ~ x"), "line": dps.OLS("y ~ x")}
 N = 2_000
-pytestmark = pytest.mark.usefixtures("few_releases")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_releases():
+    """Simulated by all previews, so that those that are compared have as many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulated, "_MOST", 8)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -20,38 +28,17 @@ def plan():
 
 
 @pytest.fixture(scope="module")
-def curve(plan, few_releases):
+def curve(plan):
     return plan.curve(N, budgets=[5, 0.05])
 
 
 def test_widths_are_those_of_previews(plan, curve):
     assert curve.budgets.tolist() == [0.05, 5]
+    assert list(curve.widths) == ["smoking", "line"]  # those with intervals
     for number, epsilon in enumerate((0.05, 5)):
-        other = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(epsilon)).preview(N)
-        widths = {o.name: o.width for o in other.outlooks}
-        for name, found in curve.widths.items():
-            assert found[number] == pytest.approx(widths[name])
-
-
-def test_analyses_without_intervals_are_left_out_unless_asked_for(plan, curve):
-    assert list(curve.widths) == ["smoking", "line"]
-    with pytest.raises(dps.RequestError, match="'lasso' has no noise_aware interval"):
-        plan.curve(N, of="lasso")
-    alone = dps.plan(SCHEMA, {"lasso": ASKED["lasso"]}, budget=dps.PureDP(1))
-    with pytest.raises(dps.RequestError, match="no analysis of the plan has intervals"):
-        alone.curve(N)
-
-
-def test_a_budget_that_buys_nothing_is_said_to(curve):
-    assert not curve.notes
-    schema = dps.Schema([dps.Number("x", 0, 100, edges=[50], missing=0), dps.Boolean("smoker")])
-    asked = {"median": dps.Quantile("x"), "smoking": dps.Proportion("smoker")}
-    found = dps.plan(schema, asked, budget=dps.PureDP(1)).curve(N, budgets=[50, 90])
-    assert [note.split(":")[0] for note in found.notes] == ["median", "smoking"]
-    assert "declare finer edges" in found._repr_html_()
-
-
-def test_unbounded_intervals_are_said_to_be(curve):
+        outlooks = plan.costing(dps.PureDP(epsilon)).preview(N).outlooks
+        widths = {one.name: one.width for one in outlooks if one.name in curve.widths}
+        assert {name: found[number] for name, found in curve.widths.items()} == widths
     assert np.isinf(curve.widths["line"][0])
     assert str(curve).count("unbounded") == 1
     frame = curve.to_frame()
@@ -60,10 +47,18 @@ def test_unbounded_intervals_are_said_to_be(curve):
     assert len(frame) == 4
 
 
+def test_a_budget_that_buys_nothing_is_said_to(curve):
+    assert not curve.notes
+    asked = {"median": dps.Quantile("z"), "smoking": ASKED["smoking"]}
+    found = dps.plan(SCHEMA, asked, budget=dps.PureDP(1)).curve(N, budgets=[50, 90])
+    assert [note.split(":")[0] for note in found.notes] == ["median", "smoking"]
+    assert "declare finer edges" in found._repr_html_()
+
+
 def test_refusals(plan):
     for options, message in (
+        ({"of": "lasso"}, "'lasso' has no noise_aware interval"),
         ({"n": None}, "needs a number of rows"),
-        ({"n": 0}, "positive whole number"),
         ({"of": "none"}, "of= must name an analysis"),
         ({"budgets": [0]}, "epsilon must be"),
         ({"budgets": []}, "give at least one budget"),
@@ -72,3 +67,6 @@ def test_refusals(plan):
     ):
         with pytest.raises(dps.DpstatsError, match=message):
             plan.curve(**{"n": N, **options})
+    alone = dps.plan(SCHEMA, {"lasso": ASKED["lasso"]}, budget=dps.PureDP(1))
+    with pytest.raises(dps.RequestError, match="no analysis of the plan has intervals"):
+        alone.curve(N)

@@ -1,7 +1,6 @@
 """Plans: how the budget is divided, what a file may hold, what a preview promises."""
 
 import itertools
-import re
 from fractions import Fraction
 
 import numpy as np
@@ -10,16 +9,17 @@ import pytest
 
 import dpstats as dps
 from dpstats.families.tables.cells import ROWS
-from dpstats.planning.division import Split
+from dpstats.inference.simulation import draw_from
 from dpstats.planning.plan import Plan
-from dpstats.privacy.neighbours import Neighbours
 
-BUDGETS = [dps.PureDP(0.1), dps.ZCDP(0.1), dps.ApproxDP(1, 1e-6)]
+SMOKING = dps.Proportion("smoker == 'yes'")
+REGION = dps.Marginals(["region"], 1)
+NORTH = dps.Proportion("region == 'north'")
 
 
 def small_plan(schema, **options):
     analyses = {
-        "smoking": dps.Proportion("smoker == 'yes'"),
+        "smoking": SMOKING,
         "old": dps.Proportion("smoker == 'yes'", given="age >= 65"),
         "tables": dps.Marginals(["smoker", "region"]),
     }
@@ -30,20 +30,33 @@ def numbers(names):
     return [dps.Number(name, 0, 1, points=65, missing=0) for name in names]
 
 
-def test_equal_noise_spends_the_budget_exactly(schema):
+def spent(plan, blocks=None):
+    """The part of the budget of each block."""
+    of = plan.blocks if blocks is None else blocks
+    parts = [p.block.cost(plan.budget, plan.neighbours, p.multiplier) for p in of]
+    return [part / plan.budget.total for part in parts]
+
+
+def share_of_count(plan):
+    return ROWS.cost(plan.budget, plan.neighbours, plan.count.multiplier) / plan.budget.total
+
+
+def test_equal_noise_or_shares_spend_the_budget_exactly(schema):
     plan = small_plan(schema, budget=dps.PureDP(0.1))
     multipliers = {planned.multiplier for planned in plan.blocks}
     # The table (2), two disjoint conditions (1 each) and one condition that costs less measured.
     assert multipliers == {Fraction(5 * 10)}
     assert plan.cost() == Fraction(1, 10)
-
-
-def test_shares_split_the_budget(schema):
     plan = small_plan(schema, shares={"smoking": 1, "old": 1, "tables": 2})
-    amounts = [plan.budget.cost(p.block.sensitivity("replace"), p.multiplier) for p in plan.blocks]
-    assert sum(amounts) == 1
-    by_size = {p.block.size: amount for p, amount in zip(plan.blocks, amounts, strict=True)}
-    assert by_size[6] == Fraction(1, 2)
+    assert sum(spent(plan)) == 1
+    assert dict(zip((p.block.size for p in plan.blocks), spent(plan), strict=True))[6] == 1 / 2
+    asked = {"a": dps.Proportion("age >= 65"), "c": NORTH}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1), unit="add_remove")
+    assert {p.multiplier for p in plan.strategy.blocks} == {Fraction(3)}
+    plan = small_plan(schema, reference=dps.PerturbedHistogram(share=0.25), n=2000)
+    assert plan.reference_block.multiplier == 8  # L1 of 2 at a quarter of epsilon = 1
+    assert plan.cost() == 1
+    assert all(p.block is not plan.reference_block.block for p in plan.blocks)
 
 
 def test_coarse_functions_cost_at_most_three_per_cent():
@@ -61,16 +74,13 @@ def test_coarse_functions_cost_at_most_three_per_cent():
         assert factor >= 16
         assert coarse.multiplier == fine.multiplier * factor**power
         assert plan.cost() == budget.total
-        paid = budget.cost(coarse.block.sensitivity(unit), coarse.multiplier)
-        assert 0 < paid <= Fraction(3, 100) * budget.total
+        assert 0 < spent(plan)[1] <= Fraction(3, 100)
 
 
 def test_a_shared_block_takes_its_largest_share(schema):
     analyses = {
-        "a": dps.Proportion("age >= 65"),
-        "b": dps.Proportion("not (age < 65)"),
-        "c": dps.Proportion("region == 'north'"),
-    }
+        "a": dps.Proportion("age >= 65"), "b": dps.Proportion("not (age < 65)"), "c": NORTH,
+    }  # fmt: skip
     shares = {"a": 0.1, "b": 0.4, "c": 0.6}
     for order in ("abc", "bca"):
         asked = {name: analyses[name] for name in order}
@@ -86,107 +96,65 @@ def test_a_share_is_for_the_blocks_that_answer(schema):
     }  # fmt: skip
     shares = {"p": 8, "t": 1, "m": 1}
     plan = dps.plan(schema, asked, budget=dps.ZCDP(1), unit="add_remove", shares=shares)
-    table, mean = plan.blocks
-    spent = [p.block.cost(plan.budget, plan.neighbours, p.multiplier) for p in (table, mean)]
-    assert spent[0] == 8 * spent[1]
+    table, mean = spent(plan)
+    assert table == 8 * mean
 
 
 def test_the_first_stage_of_an_analysis_has_what_its_second_one_leaves(schema):
-    asked = {"l": dps.Logistic("smoker ~ age", stages=2), "p": dps.Proportion("region == 'north'")}
+    asked = {"l": dps.Logistic("smoker ~ age", stages=2), "p": NORTH}
     plan = dps.plan(schema, asked, budget=dps.ZCDP(1), shares={"l": 3, "p": 1})
-    spent = {"score": Fraction(0), "region": Fraction(0), "others": Fraction(0)}
-    for p in plan.strategy.blocks:
+    blocks, found = plan.strategy.blocks, {"score": 0, "region": 0, "others": 0}
+    for p, part in zip(blocks, spent(plan, blocks), strict=True):
         own = "region" if p.block.columns[0].name == "region" else "others"
-        part = p.block.cost(plan.budget, plan.neighbours, p.multiplier)
-        spent["score" if p.role == "score" else own] += part
-    assert spent == {"score": Fraction(3, 8), "region": Fraction(1, 4), "others": Fraction(3, 8)}
-
-
-def test_without_tables_the_count_of_rows_has_the_noise_of_the_others(schema):
-    asked = {"a": dps.Proportion("age >= 65"), "c": dps.Proportion("region == 'north'")}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(1), unit="add_remove")
-    assert {p.multiplier for p in plan.strategy.blocks} == {Fraction(3)}
+        found["score" if p.role == "score" else own] += part
+    assert found == {"score": Fraction(3, 8), "region": Fraction(1, 4), "others": Fraction(3, 8)}
 
 
 def test_beside_a_table_the_count_of_rows_has_less_than_its_fair_part(schema, monkeypatch):
     """Cells of a table add up to the rows; what is saved goes to what was asked for."""
-    asked = {"t": dps.Marginals(["region"], 1), "m": dps.Mean("age")}
+    asked = {"t": REGION, "m": dps.Mean("age")}
     for budget in (dps.PureDP(Fraction(3, 7)), dps.ZCDP(Fraction(1, 9))):
         with monkeypatch.context() as patch:
             least = dps.plan(schema, asked, budget=budget, unit="add_remove")
             patch.setattr("dpstats.planning.division._least_count", lambda rule, blocks, part: part)
             fair = dps.plan(schema, asked, budget=budget, unit="add_remove")
-        share, usual = (
-            ROWS.cost(budget, plan.neighbours, plan.count.multiplier) / budget.total
-            for plan in (least, fair)
-        )
-        assert Fraction(1, 100) <= share < usual
+        assert Fraction(1, 100) <= share_of_count(least) < share_of_count(fair)
         assert least.cost() == fair.cost() == budget.total
         for one, other in zip(least.strategy.measured, fair.strategy.measured, strict=True):
             assert one.multiplier < other.multiplier
+    gap = {"d": dps.Difference("smoker == 'yes'", by="region", groups=("north", "south"))}
     for options in ({"allocation": "optimal"}, {"shares": {"d": 1}}, {}):
-        gap = {"d": dps.Difference("smoker == 'yes'", by="region", groups=("north", "south"))}
         plan = dps.plan(schema, gap, budget=dps.PureDP(3), unit="add_remove", **options)
-        assert ROWS.cost(plan.budget, plan.neighbours, plan.count.multiplier) == Fraction(3, 100)
+        assert share_of_count(plan) == Fraction(1, 100)
 
 
 def test_an_optimal_split_follows_the_rule_of_lagrange(schema):
     """A condition (d = 1, D = 1) and a table of three cells (d = 3, D1 = D2 = 2)."""
-    asked = {"c": dps.Proportion("age >= 65"), "t": dps.Marginals(["region"], 1)}
+    asked = {"c": dps.Proportion("age >= 65"), "t": REGION}
     for budget, ratio in ((dps.PureDP(1), 12 ** (1 / 3)), (dps.ZCDP(1), 6 ** (1 / 2))):
         plan = dps.plan(schema, asked, budget=budget, allocation="optimal")
-        costs = {
-            p.block.size: float(p.block.cost(budget, plan.neighbours, p.multiplier))
-            for p in plan.blocks
-        }
-        assert costs[3] / costs[1] == pytest.approx(ratio, rel=1e-4)
-
-
-def test_reference_pays_its_own_share(schema):
-    plan = small_plan(schema, reference=dps.PerturbedHistogram(share=0.25), n=2000)
-    assert plan.reference_block is not None
-    assert plan.reference_block.multiplier == 8  # L1 of 2 at a quarter of epsilon = 1
-    assert plan.cost() == 1
-    assert all(p.block is not plan.reference_block.block for p in plan.blocks)
-
-
-# Files
-
-
-def test_saved_plan_is_what_runs(schema, tmp_path):
-    for options in ({}, {"reference": dps.PerturbedHistogram(), "n": 5000}):
-        plan = small_plan(schema, **options)
-        plan.save(tmp_path / "plan.json", overwrite=True)
-        again = Plan.load(tmp_path / "plan.json")
-        assert again == plan
-        assert again.digest == plan.digest
-    for text in ("", "{}", "[1]", '{"dpstats": "plan"}', '{"dpstats": "plan", "version": 2}'):
-        (tmp_path / "plan.json").write_text(text)
-        with pytest.raises(dps.FileFormatError):
-            Plan.load(tmp_path / "plan.json")
+        costs = dict(zip((p.block.size for p in plan.blocks), spent(plan), strict=True))
+        assert float(costs[3] / costs[1]) == pytest.approx(ratio, rel=1e-4)
 
 
 def test_an_edited_plan_that_does_not_measure_what_its_reference_needs_is_refused(schema):
     """The rows could not be drawn once the budget is spent."""
-    asked = {"p": dps.Proportion("smoker == 'yes'")}
     reference = dps.PerturbedHistogram(Fraction(1, 2))
-    plain = dps.plan(schema, asked, budget=dps.PureDP(1), reference=reference).to_dict()
+    plain = dps.plan(schema, {"p": SMOKING}, budget=dps.PureDP(1), reference=reference).to_dict()
     assert Plan.from_dict(plain).reference_block is not None
     family, own = plain["blocks"]
     whole = {**family, "multiplier": str(Fraction(family["multiplier"]) / 2)}
     other = {**own, "kind": "condition", "label": "smoker", "cells": [1]}
     other["multiplier"] = family["multiplier"]
     for edited in (
-        {**plain, "blocks": [whole]},
-        {**plain, "blocks": [family, other]},
-        {**plain, "reference": dps.Uniform().to_dict()},
-    ):
+        {"blocks": [whole]}, {"blocks": [family, other]}, {"reference": dps.Uniform().to_dict()}
+    ):  # fmt: skip
         with pytest.raises(dps.RequestError, match="what its reference needs"):
-            Plan.from_dict(edited)
+            Plan.from_dict(plain | edited)
 
 
-@pytest.mark.parametrize("budget", BUDGETS)
-def test_a_block_listed_twice_pays_twice_and_is_refused(schema, budget):
+def test_a_block_listed_twice_pays_twice_and_is_refused(schema):
+    budget = dps.ApproxDP(1, 1e-6)
     asked = {"tables": dps.Marginals(["smoker", "region"])}
     plain = dps.plan(schema, asked, budget=budget).to_dict()
     (once,) = plain["blocks"]
@@ -195,63 +163,38 @@ def test_a_block_listed_twice_pays_twice_and_is_refused(schema, budget):
     half = {**once, "multiplier": str(2 * Fraction(once["multiplier"]))}
     with pytest.raises(dps.RequestError, match="measures 'smoker=no, region=north' twice"):
         Plan.from_dict({**plain, "blocks": [half, half]})
-    block = dps.Cells.table(schema, ["smoker", "region"])
-    for allocation in ("equal", "optimal"):
-        split = Split({"tables": [block]}, budget, budget.total, Neighbours(), allocation)
-        costs = [budget.cost(block.sensitivity("replace"), m) for m in split([block, block])]
-        assert costs == [budget.total / 2] * 2
 
 
-@pytest.mark.parametrize("budget", BUDGETS)
-def test_a_cost_above_the_budget_by_less_than_floats_see_is_refused(schema, budget):
-    plain = small_plan(schema, budget=budget).to_dict()
-    first = plain["blocks"][0]
-    first["multiplier"] = str(Fraction(first["multiplier"]) * (1 - Fraction(1, 10**30)))
-    with pytest.raises(dps.BudgetError, match="edited by hand") as refused:
-        Plan.from_dict(plain)
-    spent = Fraction(re.search(r"spends (\S+) and", str(refused.value))[1])
-    assert spent > budget.total
-    assert float(spent) == float(budget.total)
-
-
-def test_a_file_whose_analyses_were_edited_is_refused_before_anything_is_spent():
-    schema = dps.Schema([
-        dps.Boolean("rich"), dps.Category("region", ["north", "south"]),
-        dps.Number("age", 0, 100, missing=40),
-    ])  # fmt: skip
-    plain = dps.plan(schema, {"rich": dps.Proportion("rich")}, budget=dps.PureDP(1)).to_dict()
-    more = {"more": {"kind": "mean", "columns": "age"}}
+def test_a_file_whose_analyses_were_edited_is_refused_before_anything_is_spent(schema):
+    plain = dps.plan(schema, {"smoking": SMOKING}, budget=dps.PureDP(1)).to_dict()
     for analyses, sentence in (
-        ({"rich": {"kind": "proportion", "condition": "region == 'south'"}}, "'rich' needs"),
-        (plain["analyses"] | more, "'more' needs"),
+        ({"north": {"kind": "proportion", "condition": "region == 'north'"}}, "'north' needs"),
+        (plain["analyses"] | {"more": {"kind": "mean", "columns": "age"}}, "'more' needs"),
         ({}, "asks for no analysis"),
     ):
         with pytest.raises(dps.RequestError, match=sentence):
             Plan.from_dict({**plain, "analyses": analyses})
 
 
-# Requests that cannot work
-
-
 def test_impossible_plans_and_previews_are_refused(schema):
     for change, message in (
         ({"budget": 1.0}, "PureDP"),
-        ({"n": 0}, "positive whole number"),
         ({"n": 2.5}, "positive whole number"),
         ({"allocation": "best"}, "allocation must be one of"),
         ({"allocation": "optimal", "shares": {"smoking": 1, "old": 1, "tables": 1}}, "not both"),
         ({"unit": "person"}, "unit must be"),
         ({"reference": dps.Uniform}, "reference must be a density such as"),
         ({"shares": {"smoking": 1}}, "name every analysis"),
-        ({"shares": {"smoking": 1, "old": 1, "tables": 0}}, "share of 'tables'"),
-        ({"reference": dps.PerturbedHistogram(), "n": 10}, "pure noise"),
+        (
+            {"reference": dps.PerturbedHistogram(), "n": 10},
+            "48 rows of pure noise, more than n = 10",
+        ),
     ):
         with pytest.raises(dps.RequestError, match=message):
             small_plan(schema, **change)
     for analyses, message in (
         ({"a": dps.Mean}, r"the class dps\.Mean; .* dps\.Mean\(\.\.\.\)"),
         ({"a": "smoker == 'yes'"}, "not an analysis"),
-        ({}, "non-empty mapping"),
     ):
         with pytest.raises(dps.RequestError, match=message):
             dps.plan(schema, analyses, budget=dps.PureDP(1))
@@ -259,6 +202,8 @@ def test_impossible_plans_and_previews_are_refused(schema):
         small_plan(schema).preview()
     with pytest.raises(dps.RequestError, match="progress must be a function"):
         small_plan(schema).preview(1_000, progress="yes")
+    with pytest.raises(dps.RequestError, match="rows of pure noise"):
+        small_plan(schema, reference=dps.PerturbedHistogram()).preview(10)
 
 
 @pytest.mark.parametrize(("analysis", "points"), [
@@ -278,22 +223,38 @@ def test_grids_too_fine_for_a_hidden_number_of_rows_are_named_with_what_would_do
     assert planned(points).family.size > 2
 
 
-# Previews
+def test_promised_noise_and_widths_are_those_of_releases(schema, survey):
+    """Of noise and of sampling, from guesses of about the right size."""
+    guesses = dps.Guesses(
+        typical={"age": {"mean": 45, "sd": 20}}, shares={"smoker": {"no": 0.7, "yes": 0.3}}
+    )
+    guessed = dps.Schema(schema.columns, guesses)
+    asked = {"line": dps.OLS("age ~ C(smoker)"), "smoking": SMOKING}
+    for epsilon in (0.2, 20):
+        plan = dps.plan(guessed, asked, budget=dps.PureDP(epsilon), n=len(survey))
+        preview = plan.preview()
+        promised = preview.widths().set_index("term")["width"]
+        release = dps.release(plan, survey, m=200, k=1, rng=0)
+        for name in asked:
+            found = release.infer(name).intervals_frame().set_index("term")
+            ratio = (found["conf_high"] - found["conf_low"]) / promised[found.index]
+            assert ratio.between(1 / 1.8, 1.8).all(), (epsilon, ratio)
+        frame = preview.to_frame().set_index("name")
+        (noise,) = release.answers(SMOKING.family(schema)).noise_variances
+        assert frame.loc["smoking", "noise"] == pytest.approx(np.sqrt(noise))
+        assert (frame["certified_width"] > frame["width"]).all()
+    assert "no data were read" in " ".join(str(preview).split())
 
 
-def test_preview_matches_what_a_release_gives(schema, survey):
-    n = len(survey)
-    plan = small_plan(schema, n=n)
-    frame = plan.preview().to_frame().set_index("name")
-    released = dps.release(plan, survey, rng=0)
-    noise = released.answers(plan.analyses["smoking"].family(schema)).noise_variances
-    assert frame.loc["smoking", "noise"] == pytest.approx(np.sqrt(noise[0]))
-    assert noise[0] < plan.budget.law(5.0).variance / n**2  # the table beside it helps
-    # The pretend release has half smokers, the survey three in ten: widths differ by the spread.
-    width = np.diff(released.infer("smoking").conf_int()).item()
-    assert frame.loc["smoking", "width"] == pytest.approx(width * 0.5 / np.sqrt(0.21), rel=0.1)
-    assert (frame["certified_width"] > frame["width"]).all()
-    assert "no data were read" in str(plan.preview())
+def test_expected_delta_is_the_median_of_the_largest_noise(schema):
+    """The median of 4,000 draws, seeded."""
+    n, asked = 2_000, {"one": dps.Marginals(["smoker", "region"]), "two": dps.Marginals(["age"], 1)}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(0.5), n=n, weights="equal")
+    expected = plan.preview().accuracy
+    assert expected.functions == plan.family.size == 10
+    law = plan.budget.law(float(plan.strategy.scales[0]))
+    noise = draw_from(law, 40_000, np.random.default_rng(0)).reshape(-1, 10)
+    assert abs(np.median(np.abs(noise).max(axis=1)) / n - expected.delta) <= 1 / n
 
 
 def crowded(n):
@@ -301,8 +262,7 @@ def crowded(n):
     rng = np.random.default_rng(8)
     x = rng.normal(20, 8, n).clip(0, 100)
     y = 0.2 * x + rng.normal(5, 3, n)
-    g = rng.choice(["a", "b"], n, p=[0.9, 0.1])
-    return pd.DataFrame({"x": x, "y": y.clip(0, 100), "g": g})
+    return pd.DataFrame({"x": x, "y": y.clip(0, 100), "g": rng.choice(["a", "b"], n, p=[0.9, 0.1])})
 
 
 def test_preview_like_a_release_tells_the_widths_of_its_rows(schema):
@@ -312,10 +272,8 @@ def test_preview_like_a_release_tells_the_widths_of_its_rows(schema):
     n = 10_000
     rich = dps.plan(dps.Schema(declared), analyses, budget=dps.PureDP(100), reference=dps.Uniform())
     like = dps.release(rich, crowded(n), m=3_000, rng=1)
-    options = {"budget": dps.ZCDP(0.2), "unit": "add_remove"}
-    plan = dps.plan(dps.Schema(declared), analyses, **options)
-    preview = plan.preview(n, like=like)
-    shown = preview.widths()
+    plan = dps.plan(dps.Schema(declared), analyses, budget=dps.ZCDP(0.2), unit="add_remove")
+    shown = plan.preview(n, like=like).widths()
     assert shown["analysis"].tolist() == ["line"] * 3  # a test has no intervals
     released = dps.release(plan, crowded(n), m=200, rng=0).infer("line")
     assert shown["term"].tolist() == released.terms
@@ -323,17 +281,16 @@ def test_preview_like_a_release_tells_the_widths_of_its_rows(schema):
     assert shown["width"].to_numpy() == pytest.approx(actual, rel=0.2)
     even = plan.preview(n).widths()["width"]
     assert even[1] < 0.8 * actual[1]  # what even rows promise for x
-    assert (plan.preview(10 * n, like=like).widths()["width"] < 0.7 * shown["width"]).all()
     # A pattern declares the columns as the plan does.
-    other = dps.plan(schema, {"a": dps.Proportion("age >= 65")}, budget=dps.PureDP(1))
-    with pytest.raises(dps.RequestError, match="no column 'age' declared as in the plan"):
-        other.preview(n, like=like)
     wider = dps.Schema([dps.Number("x", 0, 200, missing=0), *declared[1:]])
-    with pytest.raises(dps.RequestError, match="no column 'x' declared as in the plan"):
-        dps.plan(wider, analyses, budget=dps.PureDP(1)).preview(n, like=like)
+    for other, asked, column in (
+        (schema, {"a": dps.Proportion("age >= 65")}, "age"), (wider, analyses, "x"),
+    ):  # fmt: skip
+        with pytest.raises(dps.RequestError, match=f"no column '{column}' declared as in the plan"):
+            dps.plan(other, asked, budget=dps.PureDP(1)).preview(n, like=like)
 
 
-def test_the_preview_of_a_regression_tells_every_coefficient_in_its_unit():
+def test_the_preview_of_a_regression_tells_every_coefficient_in_its_unit(fast):
     schema = dps.Schema([
         dps.Number("pay", 0, 1e6, points=101, missing=0), *numbers("y"),
         dps.Category("g", ["a", "b", "c"]),
@@ -345,10 +302,4 @@ def test_the_preview_of_a_regression_tells_every_coefficient_in_its_unit():
     frame = preview.to_frame().set_index("name")
     assert frame.loc["fit", "of"] == "coefficient of pay, in original units"
     assert frame.loc["fit", "width"] == pytest.approx(widths["pay"])
-    certified = preview.widths(method="certified").set_index("term")["width"]
-    lines = str(preview).splitlines()
-    for term in widths.index:
-        named = (f"  {term}", f"  coefficient of {term}")
-        (line,) = (line for line in lines if line.split(",")[0].endswith(named))
-        shown = [float(part) for part in line.replace("fit", "").split() if part[0].isdigit()][-2:]
-        assert shown == pytest.approx([widths[term], certified[term]], rel=1e-3)
+    assert all(f"  {term}\n" in str(preview) for term in widths.index[widths.index != "pay"])

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 import dpstats as dps
 from dpstats.errors import RequestError
-from dpstats.families.tables.cells import Table, tables_of_degree
+from dpstats.families.tables.cells import ROWS, Table, tables_of_degree
 from dpstats.families.tables.residuals import Residual
 from dpstats.measured.answers import answer
 from dpstats.measured.measurements import Measurements
@@ -21,19 +21,8 @@ RHO = 0.014973
 
 
 def tables(levels, *degrees):
-    schema = dps.Schema([
-        dps.Category(f"c{i}", [f"v{j}" for j in range(n)]) for i, n in enumerate(levels)
-    ])  # fmt: skip
+    schema = dps.Schema([dps.Category(f"c{i}", list(range(n))) for i, n in enumerate(levels)])
     return [t for d in degrees for t in tables_of_degree(schema, schema.names, d)]
-
-
-def variances(split, rho=RHO):
-    """Of one cell of every table."""
-    return split.spread @ (split.shrinkage / (2 * rho * split.precisions)) / split.cells
-
-
-def rms(split):
-    return float(np.sqrt(variances(split) @ split.cells / split.cells.sum()))
 
 
 def test_the_noise_is_that_of_residual_planner():
@@ -44,45 +33,40 @@ def test_the_noise_is_that_of_residual_planner():
         (EIGHT, (2,), "replace", 31.77),
     ):
         split = TableSplit(tables(levels, *degrees), unit, "cells")
+        variances = split.spread @ (split.shrinkage / (2 * RHO * split.precisions))  # of all cells
         if unit == "add_remove":
-            wanted = np.sqrt(split.shrinkage * (np.ones(len(split.tables)) @ split.spread))
-            closed = wanted.sum() ** 2 / (2 * RHO)
-            assert variances(split) @ split.cells == pytest.approx(closed)
-        assert rms(split) == pytest.approx(published, abs=0.006)
+            closed = np.sqrt(split.shrinkage * split.spread.sum(axis=0)).sum() ** 2 / (2 * RHO)
+            assert variances.sum() == pytest.approx(closed)
+        assert np.sqrt(variances.sum() / split.cells.sum()) == pytest.approx(published, abs=0.006)
 
 
 @pytest.mark.parametrize(("unit", "weights"), [("add_remove", "balanced"), ("replace", "max")])
 def test_a_general_solver_finds_nothing_better(unit, weights):
     """SLSQP from two starts on the convex program in r, all sets of differing columns."""
     split = TableSplit(tables((3, 4, 2, 2), 2), unit, weights)
+    size = len(split.sets)
 
     def value(r):
-        each = split.spread @ (split.shrinkage / (2 * np.maximum(r, 1e-9)))
-        own = each * split._first_weights
+        own = split.spread @ (split.shrinkage / (2 * np.maximum(r, 1e-9))) * split._first_weights
         return float(np.log(np.sum(own**40)) / 40 if weights == "max" else np.log(own.sum()))
 
-    limits = {"type": "ineq", "fun": lambda r: 1 - split.changes @ r}
-    size = len(split.sets)
     found = [
-        minimize(value, np.full(size, start / size), constraints=[limits], method="SLSQP",
-                 bounds=[(1e-6, 1)] * size, options={"maxiter": 500, "ftol": 1e-10})
+        minimize(value, np.full(size, start / size), method="SLSQP", bounds=[(1e-6, 1)] * size,
+                 constraints=[{"type": "ineq", "fun": lambda r: 1 - split.changes @ r}],
+                 options={"maxiter": 500, "ftol": 1e-10}).x
         for start in (0.3, 0.1)
     ]  # fmt: skip
-    best = min(split.value(split.shrinkage / (2 * one.x)) for one in found)
-    mine = split.value(split.shrinkage / (2 * split.precisions))
+    mine, *others = (split.value(split.shrinkage / (2 * r)) for r in (split.precisions, *found))
     assert (split.changes @ split.precisions).max() <= 1 + 1e-9
-    assert mine <= 1.002 * best
+    assert mine <= 1.002 * min(others)
 
 
 @pytest.mark.parametrize(("columns", "residual"), [(16, True), (17, False)])
 def test_whole_tables_are_measured_where_the_cost_of_residuals_is_only_bounded(columns, residual):
-    chain = tables((5,) * columns, 2)
-    chain = [t for t in chain if int(t.columns[1].name[1:]) - int(t.columns[0].name[1:]) == 1]
-    made = dps.plan(
-        dps.Schema(list(dict.fromkeys(c for t in chain for c in t.columns))),
-        {t.names[0]: dps.Marginals([c.name for c in t.columns]) for t in chain},
-        budget=dps.ZCDP(1), reference=dps.LogLinear(),
-    )  # fmt: skip
+    names = [f"c{i}" for i in range(columns)]
+    schema = dps.Schema([dps.Category(name, list(range(5))) for name in names])
+    chain = {one: dps.Marginals([one, other]) for one, other in itertools.pairwise(names)}
+    made = dps.plan(schema, chain, budget=dps.ZCDP(1), reference=dps.LogLinear())
     assert bool(made.strategy.tables) is residual
     assert made.cost() == 1
 
@@ -93,14 +77,16 @@ SCHEMA = dps.Schema([
 ])  # fmt: skip
 
 
+THREE = dps.Marginals(["a", "b", "c"])
+
+
 def plan(analyses, budget=None, **options):
-    budget = dps.ZCDP(Fraction(1, 7)) if budget is None else budget
-    return dps.plan(SCHEMA, analyses, budget=budget, **options)
+    return dps.plan(SCHEMA, analyses, budget=budget or dps.ZCDP(Fraction(1, 7)), **options)
 
 
 @pytest.mark.parametrize("budget", [dps.ZCDP(Fraction(1, 7)), dps.PureDP(Fraction(1, 7))], ids=str)
 def test_a_plan_spends_its_budget_exactly_and_comes_back(budget):
-    asked = {"m": dps.Marginals(["a", "b", "c"]), "x": dps.Mean("x")}
+    asked = {"m": THREE, "x": dps.Mean("x")}
     for unit, weights in itertools.product(
         ("replace", "add_remove"), ("cells", "balanced", "max", "equal")
     ):
@@ -113,25 +99,19 @@ def test_a_plan_spends_its_budget_exactly_and_comes_back(budget):
 
 
 def test_tables_that_are_needed_as_measured_or_overlap_with_none_stay_whole():
-    asked = {
-        "m": dps.Marginals(["a", "b", "c"]),
-        "d": dps.Difference("c", by="a", groups=("p", "q")),
-    }
-    made = plan(asked)
-    whole = [b.columns for b in made.family.blocks if not isinstance(b, Residual)]
-    assert (SCHEMA["a"], SCHEMA["c"]) in whole
-    assert [t.columns for t in made.strategy.tables] == [
-        (SCHEMA["a"], SCHEMA["b"]), (SCHEMA["b"], SCHEMA["c"]),
-    ]  # fmt: skip
+    made = plan({"m": THREE, "d": dps.Difference("c", by="a", groups=("p", "q"))})
+    a, b, c, _ = SCHEMA.columns
+    assert (a, c) in [of.columns for of in made.family.blocks if not isinstance(of, Residual)]
+    assert [t.columns for t in made.strategy.tables] == [(a, b), (b, c)]
     apart = plan({"one": dps.Marginals(["a", "b"]), "two": dps.Marginals(["c"], degree=1)})
     assert not apart.strategy.tables
 
 
 def test_shares_and_weights_exclude_each_other():
-    asked = {"m": dps.Marginals(["a", "b", "c"]), "p": dps.Proportion("c")}
-    assert not plan(asked, shares={"m": 1, "p": 1}).strategy.tables
+    asked, shares = {"m": THREE, "p": dps.Proportion("c")}, {"m": 1, "p": 1}
+    assert not plan(asked, shares=shares).strategy.tables
     with pytest.raises(RequestError, match="not both"):
-        plan(asked, shares={"m": 1, "p": 1}, weights="max")
+        plan(asked, shares=shares, weights="max")
     with pytest.raises(RequestError, match="weights must be"):
         plan(asked, weights="optimal")
 
@@ -141,40 +121,34 @@ def test_shares_and_weights_exclude_each_other():
 ], ids=str)  # fmt: skip
 def test_no_other_share_of_the_tables_has_less_noise(budget, unit, weights):
     """`allocation="optimal"` beside a condition and moments: the weighted sum of all variances."""
-    numbers = [dps.Number(name, -1, 1, points=9, missing=0) for name in "xyz"]
-    columns = [dps.Category(f"c{i}", list(range(n))) for i, n in enumerate((9, 6, 3, 2))]
+    n = 5_000 if unit == "replace" else None
     asked = {
-        "tables": dps.Marginals([c.name for c in columns]),
-        "condition": dps.Proportion("c0 == 0 and c1 == 1 and c2 == 1"),
-        "moments": dps.OLS("x ~ y + z"),
-    }
-    plan = dps.plan(
-        dps.Schema([*columns, *numbers]), asked, budget=budget, unit=unit, allocation="optimal",
-        weights=weights, n=5_000 if unit == "replace" else None,
-    )  # fmt: skip
-    strategy = plan.strategy
-    kinds = [
-        "tables" if isinstance(one.block, Table | Residual) else one.role for one in strategy.blocks
-    ]
-    spent = dict.fromkeys(kinds, Fraction(0))
-    for one, kind in zip(strategy.blocks, kinds, strict=True):
-        if kind != "tables":
-            spent[kind] += one.block.cost(budget, strategy.neighbours, one.multiplier)
-    spent["tables"] = budget.total - sum(spent.values())  # of residuals jointly
+        "m": THREE, "condition": dps.Proportion("a == 'p' and b == 's' and c"), "x": dps.Mean("x"),
+    }  # fmt: skip
+    made = plan(asked, budget, unit=unit, allocation="optimal", weights=weights, n=n)
+    strategy, published = made.strategy, made.published
+    tables = [isinstance(one.block, Table | Residual) for one in strategy.blocks]
+    others = sum(
+        one.block.cost(budget, strategy.neighbours, one.multiplier)
+        for one, table in zip(strategy.blocks, tables, strict=True)
+        if not table and one.role == "family"
+    )
+    rest = 0 if made.count is None else ROWS.cost(budget, made.neighbours, made.count.multiplier)
+    spent = budget.total - others - rest  # on the tables; their residuals cost jointly
 
     def weighted(moved):
         """With so much of the budget moved from the other blocks to the tables."""
-        times = {"tables": 1 + moved / spent["tables"], "family": 1 - moved / spent["family"]}
+        times = [1 + moved / spent if table else 1 - moved / others for table in tables]
         blocks = tuple(
-            replace(one, multiplier=one.multiplier / times.get(kind, 1))
-            for one, kind in zip(strategy.blocks, kinds, strict=True)
+            replace(one, multiplier=one.multiplier / (by if one.role == "family" else 1))
+            for one, by in zip(strategy.blocks, times, strict=True)
         )
         sums = np.full(sum(one.block.size for one in blocks), 5_000.0)  # the last is their number
         held = Measurements(replace(strategy, blocks=blocks), sums, 0 * sums, not_private=True)
-        sizes = np.array([block.size for block in plan.published.blocks])
-        weight = sizes ** (-0.5 if weights == "balanced" else 0.0)
-        return float(np.repeat(weight, sizes) @ answer(held, plan.published).noise_variances)
+        sizes = np.array([block.size for block in published.blocks])
+        weight = np.repeat(sizes ** (-0.5 if weights == "balanced" else 0.0), sizes)
+        return float(weight @ answer(held, published).noise_variances)
 
-    moves = [min(spent["tables"], spent["family"]) * Fraction(i, 20) for i in range(-16, 17, 4)]
+    moves = [min(spent, others) * Fraction(i, 20) for i in range(-16, 17, 4)]
     assert weighted(Fraction(0)) <= 1.003 * min(map(weighted, moves))
-    assert plan.cost() == budget.total
+    assert made.cost() == budget.total

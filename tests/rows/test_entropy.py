@@ -11,46 +11,24 @@ from dpstats.rows.candidates import seen_by
 from dpstats.rows.entropy import _Dual, fit_entropy
 from dpstats.rows.uniform import Uniform
 
-
-def latent(sizes, n, rng, classes=5):
-    """Codes of dependent categories: independent inside each of some hidden classes."""
-    of = rng.choice(classes, n, p=rng.dirichlet(np.full(classes, 3.0)))
-    codes = {}
-    for i, size in enumerate(sizes):
-        upper = rng.dirichlet(np.full(size, 0.6), classes).cumsum(axis=1)[of]
-        level = (rng.random((n, 1)) > upper).sum(axis=1)
-        codes[f"c{i}"] = np.minimum(level, size - 1)
-    return codes
+N = 3_000
 
 
-def tables(rng, n):
-    sizes = [2, 3, 4]
-    schema = dps.Schema([dps.Category(f"c{i}", list(range(s))) for i, s in enumerate(sizes)])
-    family = dps.Family(tuple(tables_of_degree(schema, schema.names, 2)))
-    return schema, family, latent(sizes, n, rng)
-
-
-def moments(rng, n):
-    schema = dps.Schema([dps.Number(f"c{i}", -1, 1, points=33, missing=0) for i in range(4)])
-    factors = rng.normal(size=(n, 2)) @ rng.normal(size=(2, 4))
-    values = 3 * factors + 2.5 * rng.normal(size=(n, 4))
-    codes = np.clip(np.rint(values), -16, 16).astype(np.int64)
-    return (
-        schema,
-        dps.Family((Moments.of(schema, schema.names),)),
-        dict(zip(schema.names, codes.T, strict=True)),
-    )
-
-
-FAMILIES = {"tables": tables, "moments": moments}
-
-
-def problem(name, seed=0, n=3000, m=1500):
-    """What the family sees of the candidates, and the true means."""
+def problem(name, seed=0, m=1500):
+    """What the family sees of the candidates, and means of rows of dependent columns."""
     rng = np.random.default_rng(seed)
-    schema, family, codes = FAMILIES[name](rng, n)
+    mixed = rng.normal(size=(N, 1)) @ rng.normal(size=(1, 4)) + rng.normal(size=(N, 4))
+    if name == "tables":
+        schema = dps.Schema([dps.Category(f"c{i}", list(range(i + 2))) for i in range(3)])
+        family = dps.Family(tuple(tables_of_degree(schema, schema.names, 2)))
+        codes = [np.digitize(mixed[:, i], range(i + 1)) for i in range(3)]
+    else:
+        schema = dps.Schema([dps.Number(f"c{i}", -1, 1, points=33, missing=0) for i in range(4)])
+        family = dps.Family((Moments.of(schema, schema.names),))
+        codes = np.clip(np.rint(3 * mixed), -16, 16).astype(np.int64).T
     seen = seen_by(family, Uniform().draw_candidates(m, schema, None, rng, stratified=True))
-    return seen, np.concatenate(family.sums(codes)) / (n * family.bounds)
+    sums = family.sums(dict(zip(schema.names, codes, strict=True)))
+    return seen, np.concatenate(sums) / (N * family.bounds)
 
 
 def dual_of(name, sd, seed=0):
@@ -61,7 +39,7 @@ def dual_of(name, sd, seed=0):
 
 
 @pytest.mark.parametrize(("name", "s2"), [("tables", 0.1), ("moments", 50.0)])
-def test_its_dual_has_the_value_of_the_primal(name, s2):
+def test_its_dual_has_the_value_of_the_primal_and_finds_what_it_fitted(name, s2):
     """min KL(h || mu) + |(A h - b)/sigma|^2 / (2 s2): without a duality gap both are optimal."""
     dual, seen, _ = dual_of(name, 0.02)
     point = dual.minimise(np.zeros(dual.target.size), s2, 1e-9)
@@ -73,23 +51,12 @@ def test_its_dual_has_the_value_of_the_primal(name, s2):
 
     assert -point.objective == pytest.approx(objective(point.density), rel=1e-7)
     assert objective(point.density) < 0.9 * objective(seen.reference)
-
-
-def test_answers_without_noise_are_recovered():
-    """To within a noise standard deviation, however small that is said to be.
-
-    At 1e-6 and less the objective is flat to rounding long before the gradient is.
-    """
-    for name in FAMILIES:
-        for sd in [1e-3, 1e-8]:
-            seen, _ = problem(name)
-            rng = np.random.default_rng(4)
-            tilt = rng.normal(size=seen.values.bounds.size)
-            density = seen.reference * np.exp(seen.values.combine(tilt))
-            means = seen.values.average(density / density.sum())
-            fit = fit_entropy(seen.values, seen.reference, means, np.full(means.size, sd))
-            assert fit.converged
-            assert np.abs(seen.values.average(fit.density) - means).max() < sd
+    # Answers without noise are recovered, although the objective is flat to rounding near them.
+    means = seen.values.average(point.density)
+    for sd in (1e-3, 1e-8):
+        fit = fit_entropy(seen.values, seen.reference, means, np.full(means.size, sd))
+        assert fit.converged
+        assert np.abs(seen.values.average(fit.density) - means).max() < sd
 
 
 def path_errors(dual, truth, sd):
@@ -102,23 +69,18 @@ def path_errors(dual, truth, sd):
     return errors
 
 
-def test_the_chosen_penalty_is_nearly_the_best_of_the_path():
-    """Squared error within a fourth of the best in hindsight, in the mean over 5 draws of noise.
-
-    That best is itself a minimum over 12 penalties of a noisy error, so one draw may lose more.
-    """
-    for sd, name in [(1e-3, "tables"), (5e-2, "moments")]:
-        chosen, best = [], []
-        for seed in range(5):
-            dual, seen, truth = dual_of(name, sd, seed)
-            fit = fit_entropy(
-                seen.values, seen.reference, dual.target * sd, np.full(truth.size, sd)
-            )
-            assert fit.converged
-            chosen.append(np.sum((seen.values.average(fit.density) - truth) ** 2) / sd**2)
-            best.append(min(path_errors(dual, truth, sd)))
-        assert np.mean(chosen) < 1.25 * np.mean(best)
-        assert np.mean(chosen) < 1.2 * truth.size  # and no worse than the answers, or so
+@pytest.mark.parametrize(("name", "sd"), [("tables", 1e-3), ("moments", 5e-2)])
+def test_the_chosen_penalty_is_nearly_the_best_of_the_path(name, sd):
+    """In squared error, over 4 draws: the best of 12 in hindsight is itself lucky in each."""
+    chosen, best = [], []
+    for seed in range(4):
+        dual, seen, truth = dual_of(name, sd, seed)
+        fit = fit_entropy(seen.values, seen.reference, dual.target * sd, np.full(truth.size, sd))
+        assert fit.converged
+        chosen.append(np.sum((seen.values.average(fit.density) - truth) ** 2) / sd**2)
+        best.append(min(path_errors(dual, truth, sd)))
+    assert np.mean(chosen) < 1.25 * np.mean(best)
+    assert np.mean(chosen) < 1.2 * truth.size  # and no worse than the answers, or so
 
 
 @pytest.mark.parametrize(("name", "s2"), [("tables", 200.0), ("moments", 5.0)])
@@ -138,7 +100,6 @@ def test_freedom_is_the_trace_and_probes_come_close(name, s2, monkeypatch):
 
 WILD = [
     np.zeros_like,
-    lambda b: 40.0 * (b - 0.3),
     lambda b: 1e9 * np.where(np.arange(b.size) % 2, 1.0, -1.0),
     lambda b: np.full_like(b, 2.0**63),  # beyond 64-bit sums
     lambda b: np.where(np.arange(b.size) == 0, -1e6, b),
@@ -151,11 +112,10 @@ def test_wild_answers_never_fail_and_always_give_a_density(name, monkeypatch):
         monkeypatch.setattr(entropy, "LEAST_SAMPLED", 0)
         monkeypatch.setattr(entropy, "SAMPLED", 3)
     seen, truth = problem(name.split()[-1], m=200)
-    for sd in [1e-6, 1e-2, 1e6]:
+    for sd in [1e-6, 1e6]:
         for wild in WILD:
             fit = fit_entropy(seen.values, seen.reference, wild(truth), np.full(truth.size, sd))
-            assert np.all(np.isfinite(fit.density))
-            assert np.all(fit.density >= 0)
+            assert fit.density.min() >= 0
             assert fit.density.sum() == pytest.approx(1, abs=1e-9)
             assert np.all(np.isfinite(fit.penalty))
             assert fit.converged == (fit.gradient <= entropy.TOLERANCE)

@@ -7,17 +7,10 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.privacy.noise import _noise_from
+from dpstats.errors import FileFormatError, RequestError
 from dpstats.rows import generator, reference_from_dict
 from dpstats.rows.entropy import targets
-from dpstats.rows.generator import (
-    CANDIDATES,
-    generate,
-    inference_density,
-    inference_reference,
-    number_of_candidates,
-)
+from dpstats.rows.generator import generate, inference_density, number_of_candidates
 
 SCHEMA = dps.Schema([
     dps.Category("colour", ["red", "green", "blue"]),
@@ -43,45 +36,42 @@ def test_the_density_of_inference_follows_from_the_measurements_alone(reference)
         "age": rng.integers(0, 101, 3_000),
     })  # fmt: skip
     measured = dps.measure(planned(reference), rows)
-    candidates, weights = inference_density(measured)
-    usual = generate(measured, np.random.default_rng(1))
-    assert usual.counts.sum() == measured.n
-    assert usual.serves_inference == (
-        reference_from_dict(measured.reference_spec) == inference_reference(measured)
-    )
-    if usual.serves_inference:
-        np.testing.assert_array_equal(usual.weights, weights)
-    assert not generate(measured, np.random.default_rng(2), m=300).serves_inference
-    again, same = inference_density(measured)
+    (candidates, weights), (again, same) = inference_density(measured), inference_density(measured)
     np.testing.assert_array_equal(same, weights)
     for name, codes in again.codes.items():
         np.testing.assert_array_equal(codes, candidates.codes[name])
+    usual = generate(measured, np.random.default_rng(1))
+    assert usual.counts.sum() == measured.n
+    assert usual.serves_inference == (reference == generator.inference_reference(measured))
+    if usual.serves_inference:
+        np.testing.assert_array_equal(usual.weights, weights)
+    assert not generate(measured, np.random.default_rng(2), m=300).serves_inference
 
 
-@pytest.mark.parametrize(("n", "m"), [(6_000, 6_000), (1_200, 2_000), (1, 2_000)])
-def test_edited_rows_are_as_many_as_private_ones_and_inference_has_more(n, m, seeded_noise):
-    schema = dps.Schema([dps.Category(name, list(range(20))) for name in "abcd"])
-    codes = np.random.default_rng(0).integers(0, 20, (4, n)) // 2
-    rows = pd.DataFrame(dict(zip("abcd", codes, strict=True)))
-    plan = dps.plan(schema, {"t": dps.Marginals(list("abcd"))}, budget=dps.PureDP(1), n=n)
-    with _noise_from(seeded_noise(1)):
-        measured = dps.measure(plan, rows)
-    reference = reference_from_dict(measured.reference_spec)
-    assert number_of_candidates(measured, reference) == m
-    assert number_of_candidates(measured, reference, k=n) == n
-    assert number_of_candidates(measured, dps.Uniform()) == CANDIDATES
+def measured_rows(columns, analysis, n):
+    rows = pd.DataFrame(np.random.default_rng(0).integers(0, 10, (n, 4)), columns=list("abcd"))
+    measured = dps.measure(
+        dps.plan(dps.Schema(columns), {"a": analysis}, budget=dps.PureDP(100), n=n), rows
+    )
+    return measured, reference_from_dict(measured.reference_spec)
 
 
-def test_rows_that_are_exchanged_are_as_many_as_private_ones_and_not_few(seeded_noise, monkeypatch):
-    schema = dps.Schema([dps.Number(name, 0, 9, missing=0) for name in "abcd"])
+def test_edited_rows_are_as_many_as_private_ones_and_inference_has_more():
+    columns = [dps.Category(name, list(range(20))) for name in "abcd"]
+    for n, m in ((6_000, 6_000), (1_200, 2_000), (1, 2_000)):
+        measured, reference = measured_rows(columns, dps.Marginals(list("abcd")), n)
+        assert number_of_candidates(measured, reference) == m
+        assert number_of_candidates(measured, reference, k=n) == n
+        assert number_of_candidates(measured, dps.Uniform()) == generator.CANDIDATES
+
+
+def test_rows_that_are_exchanged_are_as_many_as_private_ones_and_not_few(monkeypatch):
+    columns = [dps.Number(name, 0, 9, missing=0) for name in "abcd"]
     for n in (30_000, 100):
-        rows = pd.DataFrame(np.random.default_rng(0).integers(0, 10, (n, 4)), columns=list("abcd"))
-        plan = dps.plan(schema, {"c": dps.Covariance(list("abcd"))}, budget=dps.PureDP(1), n=n)
-        with _noise_from(seeded_noise(1)):
-            measured = dps.measure(plan, rows)
-        reference = reference_from_dict(measured.reference_spec)
-        assert number_of_candidates(measured, reference) == max(n, CANDIDATES)
-        assert number_of_candidates(measured, reference, k=10) == max(n, CANDIDATES)
+        measured, reference = measured_rows(columns, dps.Covariance(list("abcd")), n)
+        for k in (None, 10):
+            wanted = max(n, generator.CANDIDATES)
+            assert number_of_candidates(measured, reference, k=k) == wanted
     monkeypatch.setattr(generator, "CANDIDATES", 2_000)
     # Rows are held nearer to the answers than the density of inference.
     made, (inferred, _) = generate(measured, np.random.default_rng(2)), inference_density(measured)
@@ -91,7 +81,7 @@ def test_rows_that_are_exchanged_are_as_many_as_private_ones_and_not_few(seeded_
         for codes in (made.candidates, inferred.codes)
     )
     _, answers, _ = targets(measured)
-    assert np.abs(rows - answers).max() < np.abs(points - answers).max()
+    assert np.abs(rows - answers).mean() < np.abs(points - answers).mean()
 
 
 @pytest.mark.parametrize("reference", [
@@ -100,6 +90,9 @@ def test_rows_that_are_exchanged_are_as_many_as_private_ones_and_not_few(seeded_
 def test_every_reference_is_read_back_from_a_file(reference):
     plain = json.loads(json.dumps(reference.to_dict()))
     assert reference_from_dict(plain) == reference
+    if reference in REFERENCES:
+        plan = planned(reference)
+        assert dps.Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
     with pytest.raises(FileFormatError, match="unknown keys"):
         reference_from_dict({**plain, "bandwidth_of": 0.1})
     with pytest.raises(FileFormatError, match="unknown reference density 'kernel'"):
@@ -109,31 +102,12 @@ def test_every_reference_is_read_back_from_a_file(reference):
 def test_parameters_of_references_that_are_refused():
     for make, values, message in [
         (lambda v: dps.BernsteinKDE(v), ["age", [], ["a", "a"], [*"abcde"], [1]], "columns|1 to"),
-        (lambda v: dps.BernsteinKDE(k=v), [0, 512, 2.0, True, "auto"], "from 1 to 511"),
+        (lambda v: dps.BernsteinKDE(k=v), [0, 512, 2.0, True], "from 1 to 511"),
         (lambda v: dps.BernsteinKDE(order=v), [0, 17, None, True, 1.5], "from 1 to 16"),
-        (lambda v: dps.BernsteinKDE(C=v), [0, np.inf, np.nan, True, "silverman"], "never learned"),
+        (lambda v: dps.BernsteinKDE(C=v), [0, np.inf, np.nan, True], "never learned"),
+        (lambda v: dps.BernsteinKDE(share=v), [0, True, "half", 1, 1.5], "share="),
         (lambda v: dps.Uniform(v), ["bins"], "must be one of"),
     ]:  # fmt: skip
         for value in values:
             with pytest.raises(RequestError, match=message):
                 make(value)
-    for make in (dps.PerturbedHistogram, lambda share: dps.BernsteinKDE(share=share)):
-        for share in (0, -1, True, "half", None, float("nan")):
-            with pytest.raises(BudgetError):
-                make(share)
-        for share in (1, 1.5):  # nothing would be left
-            with pytest.raises(RequestError):
-                make(share)
-
-
-@pytest.mark.parametrize("reference", REFERENCES, ids=repr)
-def test_any_noise_gives_rows(reference, seeded_noise):
-    """From noise far beyond the table, of every sign, to none."""
-    plan, drawn = planned(reference), seeded_noise(1)
-    rows = pd.DataFrame({"colour": ["red"] * 3_000, "smoker": True, "age": 30})
-    for factor in (10**9, 0):
-        with _noise_from(lambda scale, size, f=factor: f * drawn(scale, size)):
-            release = dps.synthesize(dps.measure(plan, rows), m=500, rng=0)
-        assert release.k == 3_000
-        assert np.isfinite(release.accuracy().delta)
-        assert release.weights.sum() == pytest.approx(1)
