@@ -33,24 +33,17 @@ def drawn():
     return draws_of()
 
 
-def test_p54_what_measure_draws_follows_its_exact_law(drawn):
+def test_p54_what_measure_draws_follows_its_law_and_rejects_a_scale_off_by_five_percent(drawn):
+    """A correct sampler fails once in a million runs; a Gaussian one shows in half of the draws."""
     draws, _, law = drawn
-    assert draws.size == 90_000
-    assert law == DiscreteLaplace(4.0)
-    assert fit_pvalue(draws, law) > 1e-6  # a correct sampler fails once in a million runs
-
-
-def test_p54_what_measure_draws_under_rho_follows_the_gaussian_law():
-    # A scale off by five percent shows in half of the draws that Laplace noise needs.
+    assert (draws.size, law) == (90_000, DiscreteLaplace(4.0))
+    assert fit_pvalue(draws, law) > 1e-6
+    wrong = DiscreteLaplace(4 / 0.95), DiscreteLaplace(4 * 0.95), DiscreteGaussian(4 * math.sqrt(2))
+    for other in wrong:
+        assert fit_pvalue(draws, other) < 1e-6
     draws, _, law = draws_of(Fraction(1, 16), 220 * 220, dps.ZCDP)
     assert law == DiscreteGaussian(4.0)  # squared L2 sensitivity 2
     assert fit_pvalue(draws, law) > 1e-6
-
-
-def test_p54_the_same_test_rejects_a_scale_off_by_five_percent(drawn):
-    assert fit_pvalue(drawn[0], DiscreteLaplace(4 / 0.95)) < 1e-6
-    assert fit_pvalue(drawn[0], DiscreteLaplace(4 * 0.95)) < 1e-6
-    assert fit_pvalue(drawn[0], DiscreteGaussian(4 * math.sqrt(2))) < 1e-6
 
 
 def correlated(a, b):
@@ -71,27 +64,22 @@ def test_p55_no_correlation_between_coordinates_or_calls(drawn):
     assert correlated(draws[:-1], draws[1:] + draws[:-1])  # the test itself can fail
 
 
-def test_p65_planted_floating_noise_is_refused_or_seen(monkeypatch):
+def test_p65_p66_planted_floating_and_rounded_noise_is_refused_or_seen(monkeypatch):
+    """Rounded noise in half of the draws that are seen to be right."""
     rng = np.random.default_rng(1)
-    floats = lambda scale: lambda sums: (sums + rng.laplace(0, scale, sums.size)).tolist()  # noqa: E731
+
+    def floats(sums, scale, law=None):
+        return sums + rng.laplace(0, scale, sums.size)
+
     with monkeypatch.context() as patch:
-        patch.setattr(noise, "_laplace", floats)
+        patch.setattr(noise, "_laplace", lambda scale: lambda sums: floats(sums, scale).tolist())
         with pytest.raises(dps.NoiseError, match="nothing was released"):
             draws_of(size=100)
     # Behind the checks floats would be cut to integers: the law is then another one.
-    monkeypatch.setattr(noise, "_opendp", lambda sums, scale, _: np.array(floats(scale)(sums)))
+    monkeypatch.setattr(noise, "_opendp", floats)
     draws, _, law = draws_of(size=120 * 120)
     assert fit_pvalue(draws, law) < 1e-6
-
-
-def test_p66_planted_rounded_noise_is_seen(monkeypatch):
-    """In half of the draws that are seen to be right below."""
-    rng = np.random.default_rng(1)
-    monkeypatch.setattr(
-        noise,
-        "_opendp",
-        lambda sums, scale, _: sums + np.rint(rng.laplace(0, scale, sums.size)).astype(np.int64),
-    )
+    monkeypatch.setattr(noise, "_opendp", lambda *given: np.rint(floats(*given)).astype(np.int64))
     draws, _, law = draws_of(epsilon=2, size=140 * 140)
     assert law == DiscreteLaplace(1.0)
     assert fit_pvalue(draws, law) < 1e-6
