@@ -257,4 +257,4 @@ def plan():
 
 @pytest.fixture(scope="session")
 def release(plan, frame):
-    return dps.release(plan, frame, m=500, k=1000, rng=1)
+    return dps.release(plan, frame, m=500, k=1000, rng=np.random.default_rng(1))

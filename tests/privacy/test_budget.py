@@ -1,5 +1,6 @@
 """Budgets are exact rationals, and every impossible one is refused with a reason."""
 
+import math
 from decimal import Decimal
 from fractions import Fraction
 
@@ -44,7 +45,9 @@ def test_p03_p07_the_exact_cost_of_noise_is_within_the_budget(kind, change, amou
     assert budget.cost(sensitivity, multiplier) == budget.total
     power = 1 if laplace else 2
     if Fraction(MIN_SCALE) ** power <= multiplier * bound**power <= Fraction(MAX_SCALE) ** power:
-        scale = Fraction(scale_for(multiplier, bound, budget.noise))
+        smallest = scale_for(multiplier, bound, budget.noise)
+        scale, smaller = Fraction(smallest), Fraction(math.nextafter(smallest, 0))
+        assert scale**power >= multiplier * bound**power > smaller**power
         cost = change * bound / scale if laplace else change * bound**2 / (2 * scale**2)
         assert cost <= budget.total
         assert budget.natural_scale(multiplier) * bound == pytest.approx(float(scale))

@@ -10,7 +10,6 @@ import pytest
 import dpstats as dps
 from dpstats.cli import main
 from dpstats.families.tables.cells import Indicator, Table
-from dpstats.privacy import noise
 
 FRAME = pd.DataFrame({"c": ["a", "b", "a", "a"], "b": [True, False, True, True],
                       "x": [0.0, 2.5, 4.0, 1.0]})  # fmt: skip
@@ -93,22 +92,6 @@ def test_p45_nothing_drops_sparse_cells_or_constant_columns(exact, small_schema)
     release = dps.release(plan, constant, m=100, rng=1)
     assert list(release.to_frame()) == ["c", "x"]
     assert len(release.infer("m").params) == 9
-
-
-def test_p46_every_cell_is_noised_empty_ones_too(simple_plan):
-    drawn = []
-
-    def counting(scale, size):
-        """Noise that tells the coordinates of all draws apart."""
-        drawn.extend(range(len(drawn) + 1, len(drawn) + size + 1))
-        return 1000 * np.array(drawn[len(drawn) - size :], dtype=np.int64)
-
-    with noise._noise_from(counting):
-        measured = dps.measure(simple_plan(100, reference=dps.PerturbedHistogram("1/3")), FRAME)
-    held = np.concatenate([*(b.sums for b in measured.measured), measured.reference.sums])
-    assert held.size == len(drawn) == 9 + 1 + 18
-    assert sorted(held // 1000) == drawn  # each a draw of its own
-    assert (held % 1000 == 0).sum() > 15  # most cells are empty, and noised like the others
 
 
 REQUESTS = {

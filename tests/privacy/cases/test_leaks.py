@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import pickle
+import random
 import subprocess
 import sys
 import types
@@ -17,7 +18,6 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
-from dpstats.cli import REFUSED, main
 from dpstats.privacy import noise
 from dpstats.private import kernel
 from dpstats.private import measure as measuring
@@ -148,11 +148,12 @@ def test_p70_p72_the_noise_is_nowhere_and_no_log_has_a_sum(
     assert not any(map(signed, (release, plan)))
 
 
-def test_p71_a_pickled_or_copied_release_holds_no_frame_and_no_closure(release, reachable):
+def test_p68_p71_a_release_or_a_copy_holds_no_frame_closure_or_generator(release, reachable):
     kinds = (
         types.FrameType | types.FunctionType | types.GeneratorType | types.TracebackType
-        | types.CodeType | types.MethodType | np.random.Generator | pa.Table | pa.RecordBatch
-        | pd.DataFrame | local.Source | kernel.Kernel | Path
+        | types.CodeType | types.MethodType | pa.Table | pa.RecordBatch | pd.DataFrame
+        | local.Source | kernel.Kernel | Path | random.Random
+        | np.random.Generator | np.random.BitGenerator | np.random.RandomState
     )  # fmt: skip
     release.infer("share").conf_int()
     copies = [copy.copy(release), copy.deepcopy(release), pickle.loads(pickle.dumps(release))]
@@ -160,8 +161,9 @@ def test_p71_a_pickled_or_copied_release_holds_no_frame_and_no_closure(release, 
         assert not [thing for thing in reachable(held) if isinstance(thing, kinds)]
         assert repr(held) == repr(release)
         np.testing.assert_array_equal(held.measurements.means, release.measurements.means)
-    object.__setattr__(copies[0], "planted", lambda: release)
-    assert any(isinstance(thing, kinds) for thing in reachable(copies[0]))
+    for planted in (lambda: release, {"deep": [np.random.default_rng(1)]}):
+        object.__setattr__(copies[0], "planted", planted)
+        assert any(isinstance(thing, kinds) for thing in reachable(copies[0]))
 
 
 def frames_of(error):
@@ -253,19 +255,15 @@ def test_p72_frames_after_other_failures(plan, frame, monkeypatch, tmp_path, ass
     assert ledger.spent == 0
 
 
-def test_p72_a_first_line_that_is_a_row_is_not_kept(tmp_path, caplog, capsys):
+def test_p72_a_first_line_that_is_a_row_is_not_kept(tmp_path, caplog):
     """Not in a message, nor in the frames of the traceback."""
-    path = tmp_path / "rows.csv"
-    path.write_text("zz-name,zz-street,37\nzz-other,zz-road,41\n")
+    (tmp_path / "rows.csv").write_text("zz-name,zz-street,37\nzz-other,zz-road,41\n")
     with caplog.at_level(logging.DEBUG), pytest.raises(dps.DataError) as caught:
-        read_header(path)
+        read_header(tmp_path / "rows.csv")
     assert caught.value.__context__ is None
     frames = [repr(frame.f_locals) for frame in frames_of(caught.value)]
     assert frames
-    assert main(["init", str(path), "-o", str(tmp_path / "s.toml")]) == REFUSED
-    seen = [*frames, str(caught.value), caplog.text, *capsys.readouterr()]
-    assert not any("zz-" in text for text in seen)
-    assert not (tmp_path / "s.toml").exists()
+    assert not any("zz-" in text for text in [*frames, str(caught.value), caplog.text])
 
 
 @pytest.fixture

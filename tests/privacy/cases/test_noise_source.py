@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.corrected import proportions as corrected
 from dpstats.privacy import noise
 from dpstats.private import measure as measuring
 
@@ -53,59 +52,27 @@ def test_p56_p57_processes_draw_distinct_noise(method, workers, small_plan):
     assert distinct([here, *there])
 
 
-def test_p56_threads_draw_distinct_noise(small_plan):
-    with ThreadPoolExecutor(4) as pool:
-        assert distinct(list(pool.map(lambda _: dps.measure(small_plan, FRAME), range(12))))
-
-
-def test_p57_seeds_do_not_move_the_noise(small_plan):
-    results = []
-    for _ in range(3):
+def test_p56_p57_threads_and_equal_seeds_draw_distinct_noise(small_plan):
+    def measured(_):
         random.seed(1)
         np.random.seed(1)  # noqa: NPY002  (the legacy global state is what is tested)
-        results.append(dps.measure(small_plan, FRAME))
-    assert distinct(results)
+        return dps.measure(small_plan, FRAME)
 
-
-REACHING = re.compile(r"seed|rng|random|noise|noisy|state|source|entropy|generator|uniform", re.I)
-
-
-# Rows are drawn after the noise, and published laws simulated; some hold noise from before;
-# a column may be a view of another; rows have an order.
-KNOWN = re.compile(
-    r"\w+\.(draw\w*|candidates\w*|refine|distribution|wasserstein) rng|pretend rng|Draws seeds"
-    r"|(GoodnessOfFit|Independence) seed|(Measurements|Answers) uniforms|Measurements noisy_sums"
-    r"|Accuracy noisy|Audit noise|Number(\.as_view_of|\.codes_by_source)? source|Release row_seed"
-)
-
-
-def public_callables():
-    """Every public function, class and public method that `dps.__all__` leads to."""
-    things = {name: getattr(dps, name) for name in dps.__all__}
-    things |= {f"corrected.{n}": f for n, f in inspect.getmembers(corrected, inspect.isfunction)
-               if f.__module__ == corrected.__name__ and not n.startswith("_")}  # fmt: skip
-    for name, thing in things.items():
-        if inspect.ismodule(thing) or (inspect.isclass(thing) and issubclass(thing, Exception)):
-            continue
-        yield name, thing
-        for attribute, _ in inspect.getmembers(thing) if inspect.isclass(thing) else ():
-            method = inspect.getattr_static(thing, attribute)
-            method = getattr(method, "__func__", method)
-            if inspect.isfunction(method) and not attribute.startswith("_"):
-                yield f"{name}.{attribute}", method
+    with ThreadPoolExecutor(4) as pool:
+        assert distinct([*map(measured, range(3)), *pool.map(measured, range(12))])
 
 
 def test_p58_no_public_argument_reaches_the_noise():
-    reaching = {
-        f"{name} {parameter}"
-        for name, thing in public_callables()
-        for parameter in inspect.signature(thing).parameters
-        if REACHING.search(parameter)
-    }
-    unknown = {one for one in reaching if not KNOWN.fullmatch(one)}
-    assert unknown == {"release rng", "synthesize rng"}
-    taken = ["plan", "data", "ledger", "order", "progress"]
-    assert list(inspect.signature(dps.measure).parameters) == taken
+    """Of what draws it only `measure` calls anything, see test_trust_boundary.py."""
+    for function, taken in [
+        (dps.measure, ["plan", "data", "ledger", "order", "progress"]),
+        (noise.add_noise, ["sums", "scale", "noise"]),
+        (noise.draw_uniforms, ["d"]),
+    ]:
+        assert list(inspect.signature(function).parameters) == taken
+    reaching = re.compile("seed|rng|random|nois|state|source|entropy|generator|uniform", re.I)
+    for thing in (dps.plan, dps.Plan, dps.Schema, dps.PureDP, dps.ZCDP, dps.ApproxDP, dps.Ledger):
+        assert not any(map(reaching.search, inspect.signature(thing).parameters))
 
 
 def broken(*args, **kwargs):
@@ -129,14 +96,6 @@ def test_p59_p60_a_failing_source_or_none_is_noticed_before_rows_are_read(
         attempt(ledger=ledger)
     assert str(SENTINEL) not in str(caught.value)
     assert ledger.spent == 0
-
-
-def test_p68_the_state_of_the_noise_is_not_stored(small_plan, reachable):
-    kinds = np.random.Generator | np.random.BitGenerator | np.random.RandomState | random.Random
-    release = dps.release(small_plan, FRAME, rng=np.random.default_rng(1), m=50)
-    assert not any(isinstance(thing, kinds) for thing in reachable(release))
-    object.__setattr__(release.measurements, "planted", {"deep": [np.random.default_rng(1)]})
-    assert any(isinstance(thing, kinds) for thing in reachable(release))
 
 
 ONE = pd.DataFrame({"c": ["a"] * 40, "b": [True] * 40, "x": [0.0] * 40})
