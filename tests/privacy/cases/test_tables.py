@@ -35,17 +35,7 @@ def planned(unit="replace", n=None, **asked):
 
 
 SHARE, CELLS = dps.Proportion("b"), dps.Marginals(["c", "x"])
-SIMPLE = planned(m=CELLS, p=dps.Proportion("b and x < 1"))
-
-
-@pytest.fixture
-def plan(asking):
-    blocks = [
-        dps.Cells.table(SCHEMA, ["c", "x"]),
-        dps.Cells.condition(SCHEMA, "b and x < 1"),
-        dps.Moments.of(SCHEMA, ["x", "y"], ["c"]),
-    ]
-    return planned(all=asking(*blocks))
+PLAN = planned(m=CELLS, p=dps.Proportion("b and x < 1"), y=dps.Mean("y"), o=dps.OLS("y ~ C(c) + x"))
 
 
 @pytest.fixture
@@ -106,27 +96,26 @@ def test_p29_no_rows_are_a_valid_release_where_n_is_private(without_rows):
 
 def test_p29_no_rows_are_refused_where_n_is_public(without_rows, refused):
     for data in without_rows:
-        refused(SIMPLE, data, "no rows")
+        refused(PLAN, data, "no rows")
 
 
 def test_p30_one_row(exact):
     one = FRAME.iloc[[3]]
-    assert exact(SIMPLE, one)[0][0] in (0, 1)
-    release = dps.release(SIMPLE, one, m=200, rng=1)
+    assert exact(PLAN, one)[0][0] in (0, 1)
+    release = dps.release(PLAN, one, m=200, rng=1)
     assert release.n == release.k == 1
     assert_valid(release)
 
 
-def test_p31_p48_reordered_rows_and_index(plan, exact):
-    sums = exact(plan, FRAME)
+def test_p31_p48_reordered_rows_and_index(exact):
+    sums = exact(PLAN, FRAME)
     mixed = FRAME.sample(frac=1, random_state=2)  # keeps its old index, in disorder
-    same_index = FRAME.set_axis([0] * N)
     other_index = FRAME.set_index(pd.Index([SENTINEL] * N, name="b2"))
-    columns = FRAME[["y", "x", "b", "c"]]
-    for other in (mixed, same_index, other_index, columns, mixed.reset_index(drop=True)):
-        assert exact(plan, other) == sums
+    columns = FRAME[["y", "x", "b", "c"]].set_axis([0] * N)
+    for other in (mixed, mixed.reset_index(drop=True), other_index, columns):
+        assert exact(PLAN, other) == sums
     doubled = pd.concat([FRAME, FRAME])
-    assert exact(plan, doubled) == [[2 * value for value in block] for block in sums]
+    assert exact(PLAN, doubled) == [[2 * value for value in block] for block in sums]
 
 
 def texts_of(release, path):
@@ -140,26 +129,26 @@ def texts_of(release, path):
 
 
 def test_p32_extra_columns(exact, tmp_path):
-    sums, wide = exact(SIMPLE, FRAME), FRAME.copy()
+    sums, wide = exact(PLAN, FRAME), FRAME.copy()
     wide[f"{SENTINEL}-name"] = SENTINEL
     wide[4711] = [[object()]] * N
     wide["nested"] = [{"a": [i]} for i in range(N)]
     wide["when"] = pd.Timestamp("2020", tz="UTC")
-    assert exact(SIMPLE, wide) == sums
-    release = dps.release(SIMPLE, wide, m=200, rng=1)
+    assert exact(PLAN, wide) == sums
+    release = dps.release(PLAN, wide, m=200, rng=1)
     text = texts_of(release, tmp_path / "r.zip")
     assert SENTINEL not in text
     assert "nested" not in text
-    assert list(release.to_frame()) == ["c", "b", "x"]
+    assert list(release.to_frame()) == ["c", "b", "x", "y"]
     table = TABLE
     for name in ("extra", "extra"):  # columns that are not asked for may even share a name
         table = table.append_column(name, pa.array([[1]] * N))
-    assert exact(SIMPLE, table) == sums
+    assert exact(PLAN, table) == sums
 
 
-def test_p34_unusual_arrays_are_exact(plan, exact):
+def test_p34_unusual_arrays_are_exact(exact):
     whole = FRAME.assign(x=np.arange(N) % 5, y=np.arange(N) % 3 - 1)
-    sums = exact(plan, whole)
+    sums = exact(PLAN, whole)
     x, y = whole["x"].to_numpy(), whole["y"].to_numpy()
     spread = np.zeros((N, 7))
     spread[:, 3] = x
@@ -171,29 +160,28 @@ def test_p34_unusual_arrays_are_exact(plan, exact):
         "category": {"x": pd.Categorical(x)},
     }
     for name, changed in variants.items():
-        assert exact(plan, whole.assign(**changed)) == sums, name
+        assert exact(PLAN, whole.assign(**changed)) == sums, name
     masked = np.ma.array(FRAME["y"].fillna(999), mask=FRAME["y"].isna())
-    assert exact(plan, FRAME.assign(y=masked)) == exact(plan, FRAME)
+    assert exact(PLAN, FRAME.assign(y=masked)) == exact(PLAN, FRAME)
 
 
-def test_p35_a_categorical_with_its_own_categories(plan, exact):
-    sums = exact(plan, FRAME)
+def test_p35_a_categorical_with_its_own_categories(exact):
+    sums = exact(PLAN, FRAME)
     categories = ["zz", "b", SENTINEL, "a", "unused"]
     for ordered in (False, True):
         own = pd.Categorical(FRAME["c"], categories=categories, ordered=ordered)
-        assert exact(plan, FRAME.assign(c=own)) == sums
+        assert exact(PLAN, FRAME.assign(c=own)) == sums
     enum = pl.from_pandas(FRAME).with_columns(pl.col("c").cast(pl.Enum(["b", SENTINEL, "a"])))
-    assert exact(plan, enum) == sums
-    release = dps.measure(plan, enum)
-    assert not any(SENTINEL in text for text in release.to_members().values())
+    assert exact(PLAN, enum) == sums
+    assert SENTINEL not in str(dps.measure(PLAN, enum).to_members())
 
 
 def test_p36_the_rows_are_read_in_one_pass(exact):
     """Nothing is left in a stream after it, and no copy was kept."""
     reader = TABLE.to_reader()
-    assert exact(SIMPLE, reader) == exact(SIMPLE, TABLE)
+    assert exact(PLAN, reader) == exact(PLAN, TABLE)
     with pytest.raises(dps.DataError):
-        dps.measure(SIMPLE, reader)
+        dps.measure(PLAN, reader)
 
 
 def test_p37_rows_times_the_largest_code_above_the_limit(
@@ -222,7 +210,7 @@ def test_p38_dictionaries_statistics_and_metadata_of_parquet(tmp_path):
         table = table.replace_schema_metadata({b"note": SENTINEL.encode(), b"by": b"zz-author"})
         path = tmp_path / "zz-rows.parquet"
         pq.write_table(table, path, write_statistics=True, use_dictionary=True)
-        text = texts_of(dps.release(SIMPLE, path, m=200, rng=1), tmp_path / "r.zip")
+        text = texts_of(dps.release(PLAN, path, m=200, rng=1), tmp_path / "r.zip")
         assert SENTINEL not in text
         assert "zz-" not in text
 
@@ -238,7 +226,7 @@ def test_p39_corrupt_parquet(tmp_path, refused):
         SENTINEL.encode() * 100,
     ):
         path.write_bytes(damaged)
-        refused(SIMPLE, path, ".")
+        refused(PLAN, path, ".")
 
 
 def test_p39_a_row_group_that_ends_early_is_not_left_out(tmp_path):
