@@ -4,7 +4,6 @@ The loss of whole plans is in cases/test_privacy_loss.py.
 """
 
 import json
-from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -12,31 +11,13 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.families.tables.cells import ROWS
 from dpstats.privacy.ledger import Ledger
-from dpstats.privacy.neighbours import Neighbours, Sensitivity
 
 SCHEMA = dps.Schema([
     dps.Boolean("b"), dps.Boolean("d"),
     dps.Number("x", -1, 1, points=5, edges=[0], missing=0),
     dps.Number("y", 0, 2, points=3, edges=[1], missing=1),
 ])  # fmt: skip
-
-
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_k_rows_move_a_block_by_k_times_one_row_and_products_by_its_square(unit):
-    (products,) = dps.Mean("x").person_totals(SCHEMA)
-    for block, degree in ((ROWS, 1), (dps.Moments.of(SCHEMA, ["x", "y"]), 1), (products, 2)):
-        row = block.sensitivity(unit)
-        for k in (1, 2, 5):
-            at, times = Neighbours(unit, k), k**degree
-            assert block.moved_by(at) == Sensitivity(times * row.l1, times**2 * row.l2_squared)
-            for budget in (dps.PureDP(1), dps.ZCDP(1), dps.ApproxDP(1, 1e-6)):
-                power = 1 if budget.noise == "laplace" else 2
-                price = block.price(budget, Neighbours(unit))
-                assert block.price(budget, at) == times**power * price
-                amount = Fraction(1, 7)
-                assert block.cost(budget, at, block.multiplier(budget, at, amount)) == amount
 
 
 def planned(k):

@@ -266,33 +266,23 @@ def test_p72_a_first_line_that_is_a_row_is_not_kept(tmp_path, caplog):
     assert not any("zz-" in text for text in [*frames, str(caught.value), caplog.text])
 
 
-@pytest.fixture
-def measured(plan, frame, monkeypatch):
-    """After which nothing reads the rows again."""
+def test_p77_p78_no_error_against_the_truth_where_a_solver_fails(plan, frame, leaked, monkeypatch):
+    """Nothing reads the rows again, and nothing takes a table of rows."""
     measured = dps.measure(plan, frame)
     for module in (measuring, local):
         for name in ("open_source", "exact_sums"):
             monkeypatch.setattr(module, name, lambda *args: pytest.fail("rows were read again"))
-    return measured
 
-
-def test_p77_a_failing_solver_falls_back_on_noisy_values_only(measured, monkeypatch, leaked):
     def failing(*args, **options):
         raise SolverError("the solver stopped")
 
     monkeypatch.setattr(minimax, "minimax_columns", failing)
     release = dps.synthesize(measured, fit="minimax", m=300, k=100, rng=1)
     assert "the entropy fit was used instead" in release.notes[0]
-    assert not leaked(release)
-
-
-def test_p78_no_error_against_the_truth_in_the_release_path(plan, measured, leaked):
-    release = dps.synthesize(measured, m=300, k=100, rng=1)
-    for of in ("rows", "weights"):
-        certificate = release.accuracy(of=of)
-        assert not leaked([certificate, certificate.to_frame().to_csv(), str(certificate)])
-    assert not any(leaked(str(release.infer(name))) for name in plan.analyses)
-    # After `measure` nothing takes a table of rows.
+    certificates = [release.accuracy(of=of) for of in ("rows", "weights")]
+    texts = [certificate.to_frame().to_csv() + str(certificate) for certificate in certificates]
+    texts += [str(release.infer(name)) for name in plan.analyses]
+    assert not any(map(leaked, (release, certificates, texts)))
     for function in (dps.synthesize, dps.load, *(f for _, f in inspect.getmembers(
         dps.Release, inspect.isfunction))):  # fmt: skip
         parameters = set(inspect.signature(function).parameters)
