@@ -57,13 +57,10 @@ def unread():
     assert not any(stream.read for stream in made), "a row was read"
 
 
-SMALL = dps.Schema(
-    [
-        dps.Category("c", ["a", "b", "z"], missing="a"),
-        dps.Boolean("b"),
-        dps.Number("x", 0, 4, points=5, edges=[1, 3], missing=2),
-    ]
-)
+SMALL = dps.Schema([
+    dps.Category("c", ["a", "b", "z"], missing="a"), dps.Boolean("b"),
+    dps.Number("x", 0, 4, points=5, edges=[1, 3], missing=2),
+])  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -214,15 +211,10 @@ def search():
 def sentinel_rows():
     """Rows whose sums are sentinels, with a text that is nowhere else."""
     rng = np.random.default_rng(11)
-    frame = pd.DataFrame(
-        {
-            "c": rng.choice(["a", "b"], ROWS),
-            "b": rng.random(ROWS) < 0.31,
-            "x": rng.uniform(0, 4, ROWS),
-            "unused": rng.random(ROWS),
-            RARE: 1,
-        }
-    )
+    frame = pd.DataFrame({
+        "c": rng.choice(["a", "b"], ROWS), "b": rng.random(ROWS) < 0.31,
+        "x": rng.uniform(0, 4, ROWS), "unused": rng.random(ROWS), RARE: 1,
+    })  # fmt: skip
     frame.loc[17, "c"] = RARE
     return frame
 
@@ -234,19 +226,12 @@ def frame():
 
 def sentinel_plan():
     """Noise of scale 10^8 or more, so that no noisy sum is a true one by chance."""
-    schema = dps.Schema(
-        [
-            dps.Category("c", ["a", "b", "z"], allow_missing=True),
-            dps.Boolean("b"),
-            dps.Number("x", 0, 4, points=1025, edges=[1, 3], missing=2),
-            dps.Number("unused", 0, 1),
-        ]
-    )
-    analyses = {
-        "cells": dps.Marginals(["c", "x"]),
-        "share": dps.Proportion("b"),
-        "group": dps.Proportion("b", given="x < 1"),
-    }
+    schema = dps.Schema([
+        dps.Category("c", ["a", "b", "z"], allow_missing=True), dps.Boolean("b"),
+        dps.Number("x", 0, 4, points=1025, edges=[1, 3], missing=2), dps.Number("unused", 0, 1),
+    ])  # fmt: skip
+    analyses = {"cells": dps.Marginals(["c", "x"]), "share": dps.Proportion("b"),
+                "group": dps.Proportion("b", given="x < 1")}  # fmt: skip
     return dps.plan(schema, analyses, budget=dps.PureDP(4e-8))
 
 

@@ -1,8 +1,4 @@
-"""The ledger: exact, append-only, never over its cap, whatever writers and disks do.
-
-No assertion depends on time: kills come at lines of the program, or between two spendings, and
-whatever the moment, what was drawn was written before.
-"""
+"""The ledger: exact, append-only, never over its cap, whatever writers and disks do."""
 
 import itertools
 import json
@@ -324,7 +320,7 @@ def end_of(process):
     ("kills", "cap"), [(12, 100), pytest.param(200, 1000, marks=pytest.mark.slow)]
 )
 def test_p11_kills_never_undercount_and_eight_writers_fill_the_cap_exactly(path, kills, cap):
-    """A killed writer may have spent what it never drew: once at most."""
+    """At lines of the program. A killed writer may have spent what it never drew: once at most."""
     ledger, drawn = Ledger.create(path, PureDP(AMOUNT * cap)), path.with_name("drawn")
     drawn.touch()
     rng, alive, ended = random.Random(1), [], []

@@ -94,10 +94,7 @@ print(json.dumps(found))
 
 
 def test_p70_sentinel_sums_are_in_no_module(sentinels):
-    """Caches of functions included; the last two are planted.
-
-    In a process of its own: others hold ranges of integers, which equal any sum.
-    """
+    """The last two are planted. Other processes hold ranges of integers, which equal any sum."""
     paths = os.pathsep.join([str(PACKAGE.parent), str(Path(__file__).parents[1])])
     command = [sys.executable, "-c", GLOBALS, json.dumps(sorted(sentinels))]
     environment = os.environ | {"PYTHONPATH": paths}

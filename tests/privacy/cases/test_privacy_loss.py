@@ -1,9 +1,4 @@
-"""Sections E and F: no row costs more than the budget; planted bugs are seen.
-
-A source in place of the noise marks every draw, so that the scale on every sum is the one that
-reached the source; the loss between two tables is then exact: the sum over functions of
-abs(S_f - S'_f) / scale_f, in rationals, at most epsilon.
-"""
+"""Sections E and F: no row costs more than the budget, in rationals; planted bugs are seen."""
 
 import itertools
 import os
@@ -68,11 +63,10 @@ def sums_and_scales(plan, table):
 
 
 def largest_loss(plan):
-    """Largest privacy loss over all tables of one person of the columns in use, exactly.
+    """Largest privacy loss over all tables of one person with all rows that it may have, exactly.
 
-    With as many rows as a person may have. Between all pairs of them where neighbours replace
-    rows, else between each and the empty one. Laplace noise: sum of changes over scales. Gaussian:
-    rho, the sum of their squares over two.
+    Between all pairs of them, or between each and the empty one: the sum of changes over scales, or
+    under Gaussian noise of their squares over two.
     """
     gaussian, replaced = plan.budget.noise == "gaussian", plan.unit == "replace"
     names = plan.columns.names
