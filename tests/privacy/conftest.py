@@ -31,16 +31,17 @@ def no_backend_is_kept():
 class Unread:
     """A private table whose structure is public and whose rows must never be asked for."""
 
-    def __init__(self, schema):
-        self.schema = schema
-        self.read = False
+    read = False
 
-    def _batches(self):
+    def __init__(self, *fields):
+        self.schema = pa.schema(fields)
+
+    def batches(self):
         self.read = True
         yield from ()
 
     def __arrow_c_stream__(self, requested_schema=None):
-        reader = pa.RecordBatchReader.from_batches(self.schema, self._batches())
+        reader = pa.RecordBatchReader.from_batches(self.schema, self.batches())
         return reader.__arrow_c_stream__(requested_schema)
 
 
@@ -50,7 +51,7 @@ def unread():
     made = []
 
     def make(*fields):
-        made.append(Unread(pa.schema(fields)))
+        made.append(Unread(*fields))
         return made[-1]
 
     yield make

@@ -228,24 +228,20 @@ def test_p72_frames_after_other_failures(plan, frame, monkeypatch, tmp_path, ass
     ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
     table = pa.Table.from_pandas(frame, preserve_index=False)
 
-    def overspent(self, budget, note="", **options):
-        raise dps.BudgetError("planted")
+    def fails(when):
+        def planted(*given, **options):
+            if when(*given):
+                raise dps.DataError("planted")
 
-    def late(rows, plan):
-        if rows == len(frame):
-            raise dps.DataError("planted")
+        return planted
 
-    def many(self, rows):
-        if rows > 2**17:
-            raise dps.DataError("planted")
-
-    for target, name, planted in (
-        (dps.Ledger, "spend", overspent),
-        (measuring, "check_rows", late),
-        (kernel.Kernel, "check_rows", many),
+    for target, name, when in (
+        (dps.Ledger, "spend", lambda *given: True),
+        (measuring, "check_rows", lambda rows, plan: rows == len(frame)),
+        (kernel.Kernel, "check_rows", lambda kept, rows: rows > 2**17),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(target, name, planted)
+            patch.setattr(target, name, fails(when))
             with pytest.raises(dps.DpstatsError, match="planted") as caught:
                 dps.measure(plan, table.to_reader(), ledger=ledger)
         assert_clean(caught.value)

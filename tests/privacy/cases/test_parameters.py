@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
+from dpstats.families.tables.cells import Indicator
 from dpstats.privacy import noise
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.private import measure as measuring
@@ -44,16 +45,13 @@ def test_p02_p06_budgets_with_a_scale_out_of_range(attempt, simple_plan):
         refuses(dps.DpstatsError, "positive fraction", dps.Plan.from_dict, plain)
 
 
-@pytest.mark.parametrize("l1", [0, Fraction(-1, 2), 2.0, True, None])
-def test_p05_sensitivity_that_is_no_positive_rational(
-    l1, attempt, asking, monkeypatch, small_schema
-):
-    block = dps.Cells.condition(small_schema, "b")
-    wrong = Sensitivity(l1, Fraction(1))
-    monkeypatch.setattr(type(block), "sensitivity", lambda self, unit: wrong)
-    monkeypatch.setattr(dps.Family, "sensitivity", lambda self, unit: wrong)
-    said = "must be a positive int or Fraction"
-    refuses(dps.BudgetError, said, attempt, analyses={"p": asking(block)})
+def test_p05_sensitivity_that_is_no_positive_rational(attempt, asking, monkeypatch, small_schema):
+    asked = {"p": asking(dps.Cells.condition(small_schema, "b"))}
+    for l1 in [0, Fraction(-1, 2), 2.0, True, None]:
+        for kind in (Indicator, dps.Family):
+            wrong = Sensitivity(l1, Fraction(1))
+            monkeypatch.setattr(kind, "sensitivity", lambda self, unit, wrong=wrong: wrong)
+        refuses(dps.BudgetError, "must be a positive int or Fraction", attempt, analyses=asked)
 
 
 def test_p07_a_budget_of_another_kind(small_schema):
@@ -139,11 +137,9 @@ def test_p12_a_failure_after_noise_is_drawn_counts_as_spent(
     assert ledger.spent == Fraction(7, 10)
 
 
-def test_the_proof_that_no_row_was_read_can_fail(unread):
-    stream = unread(("b", pa.bool_()))
-    plan = dps.plan(dps.Schema([dps.Boolean("b")]), {"p": dps.Proportion("b")},
-                    budget=dps.PureDP(1))  # fmt: skip
-    refuses(dps.DataError, "no rows", dps.measure, plan, stream)
+def test_the_proof_that_no_row_was_read_can_fail(unread, simple_plan):
+    stream = unread(("c", pa.string()), ("b", pa.bool_()), ("x", pa.float64()))
+    refuses(dps.DataError, "no rows", dps.measure, simple_plan(), stream)
     assert stream.read
     stream.read = False  # as the test meant it to be
 

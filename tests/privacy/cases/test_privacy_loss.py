@@ -23,13 +23,9 @@ from dpstats.private import measure as measuring
 from dpstats.releases import pilots as second
 
 CELLS = {
-    "c": ["a", "b", None],
-    "b": [False, True],
-    "d": [False, True],
-    "x": [-1.0, 0.0, 1.0],
-    "y": [0.0, 1.0, 2.0],
-    "z": [17.5, 22.0, 27.0],
-}
+    "c": ["a", "b", None], "b": [False, True], "d": [False, True],
+    "x": [-1.0, 0.0, 1.0], "y": [0.0, 1.0, 2.0], "z": [17.5, 22.0, 27.0],
+}  # fmt: skip
 TYPES = {"c": pa.string(), "b": pa.bool_(), "d": pa.bool_()}
 
 CALL, COORDINATE, HALF = 2**42, 2**28, 2**27
@@ -110,16 +106,12 @@ def guard(monkeypatch):
     return check
 
 
-SCHEMA = dps.Schema(
-    [
-        dps.Category("c", ["a", "b"], allow_missing=True),
-        dps.Boolean("b"),
-        dps.Boolean("d"),
-        dps.Number("x", -1, 1, points=5, edges=[0, 0.75], missing=0),
-        dps.Number("y", 0, 2, points=3, edges=[1], missing=1),
-        dps.Number("z", values=[17.5, 22, 27], missing=22),
-    ]
-)
+SCHEMA = dps.Schema([
+    dps.Category("c", ["a", "b"], allow_missing=True), dps.Boolean("b"), dps.Boolean("d"),
+    dps.Number("x", -1, 1, points=5, edges=[0, 0.75], missing=0),
+    dps.Number("y", 0, 2, points=3, edges=[1], missing=1),
+    dps.Number("z", values=[17.5, 22, 27], missing=22),
+])  # fmt: skip
 
 
 table = partial(dps.Cells.table, SCHEMA)
