@@ -64,6 +64,11 @@ SMALL = dps.Schema([
 ])  # fmt: skip
 
 
+@pytest.fixture
+def ledger(tmp_path):
+    return dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
+
+
 @pytest.fixture(scope="session")
 def small_schema():
     return SMALL
@@ -220,11 +225,6 @@ def sentinel_rows():
     return frame
 
 
-@pytest.fixture(scope="session")
-def frame():
-    return sentinel_rows()
-
-
 def sentinel_plan():
     """Noise of scale 10^8 or more, so that no noisy sum is a true one by chance."""
     schema = dps.Schema([
@@ -236,9 +236,8 @@ def sentinel_plan():
     return dps.plan(schema, analyses, budget=dps.PureDP(4e-8))
 
 
-@pytest.fixture(scope="session")
-def plan():
-    return sentinel_plan()
+frame = pytest.fixture(scope="session")(sentinel_rows)
+plan = pytest.fixture(scope="session")(sentinel_plan)
 
 
 @pytest.fixture(scope="session")

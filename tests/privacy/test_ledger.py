@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -298,20 +299,14 @@ def die_and_spend(lines, function, *places):
 
 
 def forked(work, *arguments):
-    """Runs the work in another process, which this is the number of."""
-    process = os.fork()
-    if process == 0:
-        ended = 1
-        try:
-            work(*arguments)
-            ended = 0
-        finally:
-            os._exit(ended)
+    process = multiprocessing.get_context("fork").Process(target=work, args=arguments)
+    process.start()
     return process
 
 
 def end_of(process):
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    process.join()
+    return process.exitcode
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")

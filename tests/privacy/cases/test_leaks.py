@@ -43,11 +43,10 @@ def leaked(search, sentinels):
     return search(sentinels)
 
 
-def test_p70_sentinel_sums_are_in_no_file(release, plan, frame, leaked, tmp_path):
+def test_p70_sentinel_sums_are_in_no_file(release, plan, frame, leaked, ledger, tmp_path):
     release.save(tmp_path / "release.zip")
     release.measurements.save(tmp_path / "measured.zip")
     plan.save(tmp_path / "plan.json")
-    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
     dps.measure(plan, frame, ledger=ledger)
     paths = list(tmp_path.iterdir())
     assert len(paths) == 4
@@ -196,18 +195,20 @@ def assert_clean(leaked, frame, caplog):
     return check
 
 
-@pytest.mark.parametrize(
-    ("module", "where", "kind"),
-    [(noise, "_opendp", ValueError), (noise, "_laplace", MemoryError),
-     (noise.secrets, "token_bytes", OSError)],
-    ids=["noise", "memory", "uniforms"],
-)  # fmt: skip
+FAILING = {
+    "_opendp": (noise, ValueError),
+    "_laplace": (noise, MemoryError),
+    "token_bytes": (noise.secrets, OSError),
+}
+
+
+@pytest.mark.parametrize("where", FAILING)
 def test_p72_frames_and_logs_after_a_failing_draw(
-    module, where, kind, plan, frame, monkeypatch, assert_clean, tmp_path
+    where, plan, frame, monkeypatch, assert_clean, ledger
 ):
     """The trial before the rows are read succeeds; after it the budget is spent."""
+    module, kind = FAILING[where]
     real, calls = getattr(module, where), []
-    ledger = dps.Ledger.create(tmp_path / "ledger", plan.budget)
 
     def failing(*args):
         calls.append(1)
@@ -224,8 +225,7 @@ def test_p72_frames_and_logs_after_a_failing_draw(
     assert_clean(caught.value)
 
 
-def test_p72_frames_after_other_failures(plan, frame, monkeypatch, tmp_path, assert_clean):
-    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
+def test_p72_frames_after_other_failures(plan, frame, monkeypatch, ledger, assert_clean):
     table = pa.Table.from_pandas(frame, preserve_index=False)
 
     def fails(when):

@@ -79,23 +79,21 @@ def broken(*args, **kwargs):
     raise OSError(f"no entropy near {SENTINEL}")
 
 
-@pytest.mark.parametrize("part", ["backend", "uniforms", "missing"])
-def test_p59_p60_a_failing_source_or_none_is_noticed_before_rows_are_read(
-    part, monkeypatch, attempt, tmp_path
-):
-    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
-    said = "nothing was released"
-    if part == "backend":
-        monkeypatch.setattr(noise, "_laplace", lambda scale: broken)
-    elif part == "uniforms":
-        monkeypatch.setattr(secrets, "token_bytes", broken)
-    else:
-        monkeypatch.setitem(sys.modules, "opendp", None)
-        said = r'no fallback; pip install "opendp>=0\.16,<0\.17"'
-    with pytest.raises(dps.NoiseError, match=said) as caught:
-        attempt(ledger=ledger)
-    assert str(SENTINEL) not in str(caught.value)
-    assert ledger.spent == 0
+def test_p59_p60_a_failing_source_or_none_is_noticed_before_rows_are_read(attempt, ledger):
+    for said, owner, name, planted in [
+        (r'no fallback; pip install "opendp>=0\.16,<0\.17"', sys.modules, "opendp", None),
+        ("nothing was released", noise, "_laplace", lambda scale: broken),
+        ("nothing was released", secrets, "token_bytes", broken),
+    ]:
+        with pytest.MonkeyPatch.context() as patch:
+            if owner is sys.modules:
+                patch.setitem(owner, name, planted)
+            else:
+                patch.setattr(owner, name, planted)
+            with pytest.raises(dps.NoiseError, match=said) as caught:
+                attempt(ledger=ledger)
+        assert str(SENTINEL) not in str(caught.value)
+        assert ledger.spent == 0
 
 
 ONE = pd.DataFrame({"c": ["a"] * 40, "b": [True] * 40, "x": [0.0] * 40})

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import multiprocessing
 import os
 import re
 import socket
@@ -85,17 +86,18 @@ def test_p76_synthesis_and_inference_work_with_the_private_file_gone(plan, frame
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again.zip", "measured.zip"]
 
 
-@pytest.mark.parametrize(
-    ("step", "error"), [("fsync", OSError), ("fsync", KeyboardInterrupt), ("replace", MemoryError)]
-)
-def test_p79_a_failure_while_saving_leaves_no_file(
-    step, error, release, plan, tmp_path, monkeypatch
-):
+FAILURES = [("fsync", OSError), ("fsync", KeyboardInterrupt), ("replace", MemoryError)]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=str)
+def test_p79_a_failure_while_saving_leaves_no_file(failure, release, plan, tmp_path, monkeypatch):
+    step, error = failure
+    old = tmp_path / "old"
+    old.write_bytes(b"old")
+
     def failing(*args, **options):
         raise error
 
-    old = tmp_path / "old"
-    old.write_bytes(b"old")
     monkeypatch.setattr(os, step, failing)
     for saved in (release, release.measurements, plan):
         for target in (old, tmp_path / "new"):
@@ -112,14 +114,15 @@ def test_p79_a_process_killed_while_saving_leaves_no_file_with_sums(
 ):
     small = frame.head(20_000)
     measured = dps.measure(plan, small)
-    pid = os.fork()
-    if pid == 0:
+
+    def killed():
         os.link = lambda *args: os._exit(9)
-        try:
-            measured.save(tmp_path / "measured.zip")
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+        measured.save(tmp_path / "measured.zip")
+
+    process = multiprocessing.get_context("fork").Process(target=killed)
+    process.start()
+    process.join()
+    assert process.exitcode == 9
     leaked = search({total for block in exact(plan, small) for total in block if total > 200})
     (path,) = tmp_path.iterdir()
     assert path.name.startswith(".dpstats.")  # hidden, and never mistaken for a result

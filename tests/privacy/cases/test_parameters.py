@@ -100,34 +100,27 @@ def test_p10_an_unknown_neighbour_relation(attempt, simple_plan):
     refuses(dps.FileFormatError, "unit", dps.Plan.from_dict, plain)
 
 
-def test_p11_a_budget_exceeded_across_two_calls(attempt, tmp_path, monkeypatch, simple_plan):
-    path = tmp_path / "ledger"
-    dps.Ledger.create(path, dps.PureDP(1))
-    dps.measure(simple_plan(0.7), SURVEY, ledger=path)
-    on_disk = path.read_bytes()
+def test_p11_a_budget_exceeded_across_two_calls(attempt, ledger, monkeypatch, simple_plan):
+    dps.measure(simple_plan(0.7), SURVEY, ledger=ledger.path)
+    on_disk = ledger.path.read_bytes()
     assert b'"7/10"' in on_disk
     monkeypatch.setattr(measuring, "_noisy", lambda *args: pytest.fail("noise was drawn"))
     said = r"requested 0\.5 \(1/2\), remaining 0\.3 \(3/10\)"
-    refuses(dps.BudgetError, said, attempt, epsilon=0.5, ledger=path)
-    assert path.read_bytes() == on_disk
-    assert dps.Ledger.open(path).remaining == Fraction(3, 10)
+    refuses(dps.BudgetError, said, attempt, epsilon=0.5, ledger=ledger.path)
+    assert ledger.path.read_bytes() == on_disk
+    assert ledger.remaining == Fraction(3, 10)
 
 
-@pytest.mark.parametrize(
-    ("error", "number"),
-    [(dps.NoiseError("planted"), 2), (MemoryError(), 2), (KeyboardInterrupt(), 3)],
-    ids=repr,
-)
+@pytest.mark.parametrize("failing", [(2, dps.NoiseError), (2, MemoryError), (3, KeyboardInterrupt)])
 def test_p12_a_failure_after_noise_is_drawn_counts_as_spent(
-    number, error, tmp_path, monkeypatch, simple_plan
+    failing, ledger, monkeypatch, simple_plan
 ):
-    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
-    calls, real = [], noise._opendp
+    (number, error), calls, real = failing, [], noise._opendp
 
     def draw(*given):
         calls.append(given)
         if len(calls) == number:  # call 1 is the trial draw
-            raise error
+            raise error("planted")
         return real(*given)
 
     monkeypatch.setattr(noise, "_opendp", draw)

@@ -223,14 +223,6 @@ def part_of(share, real):
     return sensitivity
 
 
-def shared(real):
-    return lambda sums, scale, noise: sums + real(np.zeros(1, np.int64), scale, noise)
-
-
-def only_the_first(real):
-    return lambda sums, *rest: np.concatenate([real(sums[:1], *rest), sums[1:]])
-
-
 def printed(real):
     """BL24 Algorithm 3 prints S(F) (k + 1), with S(F) the sensitivity at one lattice point, 1."""
     return lambda self, unit: Sensitivity(Fraction(self.k + 1), Fraction(self.k + 1))
@@ -251,9 +243,15 @@ PLANTED = {
         ["monomials"], [(division, "relative_price")],
         lambda real: lambda blocks, *rest: real(blocks[1:] or blocks, *rest), COSTS, "overlapping",
     ),
-    "shared noise": (["pairs"], [(measuring, "add_noise")], shared, "noise shared", None),
+    "shared noise": (
+        ["pairs"], [(measuring, "add_noise")],
+        lambda real: lambda sums, *rest: sums + real(np.zeros(1, np.int64), *rest),
+        "noise shared", None,
+    ),
     "missing noise": (
-        ["cells"], [(measuring, "add_noise")], only_the_first, "a sum without noise", None,
+        ["cells"], [(measuring, "add_noise")],
+        lambda real: lambda sums, *rest: np.concatenate([real(sums[:1], *rest), sums[1:]]),
+        "a sum without noise", None,
     ),
     "printed Bernstein scale": (
         ["lattice"], [(KernelLattice, "sensitivity")], printed, COSTS, None,

@@ -39,11 +39,6 @@ PLAN = planned(m=CELLS, p=dps.Proportion("b and x < 1"), y=dps.Mean("y"), o=dps.
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    return dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
-
-
-@pytest.fixture
 def refused(ledger):
     """A table is refused, with nothing spent, and its error holds no cell and no other error."""
 
