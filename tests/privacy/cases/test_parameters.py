@@ -12,7 +12,6 @@ import pytest
 
 import dpstats as dps
 from dpstats.families.tables.cells import Indicator
-from dpstats.privacy import noise
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.private import measure as measuring
 
@@ -109,25 +108,6 @@ def test_p11_a_budget_exceeded_across_two_calls(attempt, ledger, monkeypatch, si
     refuses(dps.BudgetError, said, attempt, epsilon=0.5, ledger=ledger.path)
     assert ledger.path.read_bytes() == on_disk
     assert ledger.remaining == Fraction(3, 10)
-
-
-@pytest.mark.parametrize("failing", [(2, dps.NoiseError), (2, MemoryError), (3, KeyboardInterrupt)])
-def test_p12_a_failure_after_noise_is_drawn_counts_as_spent(
-    failing, ledger, monkeypatch, simple_plan
-):
-    (number, error), calls, real = failing, [], noise._opendp
-
-    def draw(*given):
-        calls.append(given)
-        if len(calls) == number:  # call 1 is the trial draw
-            raise error("planted")
-        return real(*given)
-
-    monkeypatch.setattr(noise, "_opendp", draw)
-    with pytest.raises((dps.NoiseError, KeyboardInterrupt)) as caught:
-        dps.measure(simple_plan(0.7), SURVEY, ledger=ledger)
-    assert caught.type is KeyboardInterrupt or "counts as spent" in str(caught.value)
-    assert ledger.spent == Fraction(7, 10)
 
 
 def test_the_proof_that_no_row_was_read_can_fail(unread, simple_plan):
