@@ -4,7 +4,6 @@ import gc
 import re
 import types
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +18,7 @@ from dpstats.privacy import noise
 
 
 @pytest.fixture(autouse=True)
-def no_backend_is_kept() -> Iterator[None]:
+def no_backend_is_kept():
     """Every test builds OpenDP's measurements anew: some break the backend."""
     kept = noise._laplace, noise._gaussian
     for made in kept:
@@ -32,70 +31,65 @@ def no_backend_is_kept() -> Iterator[None]:
 class Unread:
     """A private table whose structure is public and whose rows must never be asked for."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self.schema = schema
-        self.read = False
+    read = False
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
+    def __init__(self, *fields):
+        self.schema = pa.schema(fields)
+
+    def batches(self):
         self.read = True
-        yield from pa.Table.from_pylist([], self.schema).to_batches()
+        yield from ()
 
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        reader = pa.RecordBatchReader.from_batches(self.schema, self._batches())
+    def __arrow_c_stream__(self, requested_schema=None):
+        reader = pa.RecordBatchReader.from_batches(self.schema, self.batches())
         return reader.__arrow_c_stream__(requested_schema)
 
 
 @pytest.fixture
-def unread() -> Iterator[Callable[..., Unread]]:
+def unread():
     """Makes streams from column names and types; the test fails if one of them is read."""
     made = []
 
-    def make(*fields: tuple[str, pa.DataType]) -> Unread:
-        made.append(Unread(pa.schema([pa.field(*field) for field in fields])))
+    def make(*fields):
+        made.append(Unread(*fields))
         return made[-1]
 
     yield make
     assert not any(stream.read for stream in made), "a row was read"
 
 
-COLUMNS = (
-    dps.Category("c", ["a", "b", "c"], missing="a"),
-    dps.Boolean("b"),
+SMALL = dps.Schema([
+    dps.Category("c", ["a", "b", "z"], missing="a"), dps.Boolean("b"),
     dps.Number("x", 0, 4, points=5, edges=[1, 3], missing=2),
-)
+])  # fmt: skip
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
 
 
 @pytest.fixture(scope="session")
-def columns() -> Callable[..., list[Any]]:
-    """The columns of most tests, some replaced."""
-
-    def make(*changed: Any) -> list[Any]:
-        new = {column.name: column for column in changed}
-        return [new.get(column.name, column) for column in COLUMNS]
-
-    return make
+def small_schema():
+    return SMALL
 
 
 @pytest.fixture(scope="session")
-def simple_plan() -> Callable[..., dps.Plan]:
-    def make(epsilon: Any = 1, **options: Any) -> dps.Plan:
+def simple_plan():
+    def make(epsilon=1, **options):
         analyses = {"p": dps.Proportion("b"), "t": dps.Marginals(["c", "x"])}
-        return dps.plan(dps.Schema(COLUMNS), analyses, budget=dps.PureDP(epsilon), **options)
+        return dps.plan(SMALL, analyses, budget=dps.PureDP(epsilon), **options)
 
     return make
 
 
 @pytest.fixture
-def attempt(unread) -> Callable[..., dps.Measurements]:
+def attempt(unread):
     """The whole private path, from declarations to noise, on a stream that must stay unread."""
 
-    def run(
-        *, columns=COLUMNS, analyses=None, epsilon=1, ledger=None, asked="b", **options
-    ) -> dps.Measurements:
+    def run(*, columns=SMALL, analyses=None, epsilon=1, ledger=None, **options):
         stream = unread(("c", pa.string()), ("b", pa.bool_()), ("x", pa.float64()))
-        if callable(columns):
-            columns = columns()
-        analyses = {"asked": dps.Proportion(asked)} if analyses is None else analyses
+        analyses = {"asked": dps.Proportion("b")} if analyses is None else analyses
         plan = dps.plan(dps.Schema(columns), analyses, budget=dps.PureDP(epsilon), **options)
         return dps.measure(plan, stream, ledger=ledger)
 
@@ -114,19 +108,19 @@ class Asking:
 
     number: int
 
-    def family(self, schema: dps.Schema) -> dps.Family:
+    def family(self, schema):
         return dps.Family(ASKED[self.number])
 
-    def infer(self, release: Any) -> None:
+    def infer(self, release):
         return None
 
 
 @pytest.fixture
-def asking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def asking(monkeypatch):
     """Makes an analysis that asks for given blocks; blocks of tests pass for those of dpstats."""
     monkeypatch.setattr("dpstats.planning.asked.is_library_block", lambda block: True)
 
-    def make(*blocks: Any) -> Any:
+    def make(*blocks):
         ASKED.append(blocks)
         return Asking(len(ASKED) - 1)
 
@@ -134,10 +128,10 @@ def asking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def exact(silent_noise: Any) -> Callable[..., list[list[int]]]:
+def exact(silent_noise):
     """Measures without noise: the sums of every block."""
 
-    def run(plan: dps.Plan, data: Any) -> list[list[int]]:
+    def run(plan, data):
         with noise._noise_from(silent_noise):
             measured = dps.measure(plan, data)
         extra = [] if measured.reference is None else [measured.reference]
@@ -146,7 +140,7 @@ def exact(silent_noise: Any) -> Callable[..., list[list[int]]]:
     return run
 
 
-def _reachable(root: object, skipped: tuple[object, ...]) -> Iterator[object]:
+def everything_in(root, *skipped):
     """Every object that can be reached from `root`, code and classes left out."""
     stack, seen = [root], {id(thing) for thing in skipped}
     while stack:
@@ -163,108 +157,89 @@ def _reachable(root: object, skipped: tuple[object, ...]) -> Iterator[object]:
 
 
 @pytest.fixture(scope="session")
-def reachable() -> Callable[..., list[object]]:
-    def collect(root: object, *skipped: object) -> list[object]:
-        return list(_reachable(root, skipped))
-
-    return collect
+def reachable():
+    return lambda root: list(everything_in(root))
 
 
+ROWS = 300_017
+RARE = "Sentinel-Quux-village"
 # Digests, file names, addresses: in one of 400 archives they hold the digits of a true sum.
 HEXADECIMAL = re.compile(r"(?=[0-9]*[a-f])[0-9a-f]{8,}")
 
 
+def members_of(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name).decode() for name in archive.namelist()}
+
+
 class Search:
-    """Looks for private numbers and a rare text in what a release leaves behind."""
+    """Looks for private sums, their shares and a rare text in what a release leaves behind."""
 
-    rows = 300_017
-    rare = "Sentinel-Quux-village"
+    rare = RARE
+    rows = ROWS
+    members = staticmethod(members_of)
 
-    def text(self, text: str, sums: set[int]) -> bool:
-        if self.rare in text or "Sentinel" in text:
-            return True
-        plain = HEXADECIMAL.sub(" ", text)
-        numbers = set(re.findall(r"(?<![\d.])\d+(?![\d])", plain))
-        shares = {repr(total / self.rows) for total in sums}
-        return bool(numbers & {str(total) for total in sums}) or any(s in text for s in shares)
+    def __init__(self, sums):
+        shares = [total / ROWS for total in sums]
+        self.numbers = {*sums, *shares}
+        self.wholes, self.shares = set(map(str, sums)), list(map(repr, shares))
+        self.packed = [total.to_bytes(8, "little", signed=True) for total in sums]
+        self.packed += [np.float64(share).tobytes() for share in shares]
 
-    def bytes(self, content: bytes, sums: set[int]) -> bool:
-        packed = [total.to_bytes(8, "little", signed=True) for total in sums]
-        packed += [np.float64(total / self.rows).tobytes() for total in sums]
-        return any(part in content for part in packed) or self.text(content.decode("latin-1"), sums)
+    def __call__(self, thing, *skipped):
+        """True if one is in a file, a text, or whatever can be reached from another object."""
+        if isinstance(thing, Path):
+            texts = members_of(thing).values() if zipfile.is_zipfile(thing) else ()
+            return any(map(self.is_in, (thing.read_bytes(), *texts)))
+        return any(map(self.is_in, everything_in(thing, *skipped)))
 
-    def objects(self, things: Iterable[object], sums: set[int]) -> bool:
-        wanted = np.array(sorted(sums))
-        for thing in things:
-            found = False
-            match thing:
-                case np.ndarray() if thing.dtype.kind in "iuf":
-                    flat = thing.astype(np.float64).ravel()
-                    found = np.isin(flat, [wanted, wanted / self.rows]).any()
-                case int() | float() | np.number():
-                    found = thing in sums or thing in {total / self.rows for total in sums}
-                case str():
-                    found = self.text(thing, sums)
-                case bytes():
-                    found = self.bytes(thing, sums)
-            if found:
-                return True
+    def is_in(self, thing):
+        match thing:
+            case np.ndarray() if thing.dtype.kind in "iuf":
+                return np.isin(thing.astype(float), list(self.numbers)).any()
+            case int() | float() | np.number():
+                return thing in self.numbers
+            case str():
+                found = re.findall(r"(?<![\d.])\d+(?!\d)", HEXADECIMAL.sub(" ", thing))
+                whole = not self.wholes.isdisjoint(found)
+                return whole or "Sentinel" in thing or any(s in thing for s in self.shares)
+            case bytes():
+                packed = any(part in thing for part in self.packed)
+                return packed or self.is_in(thing.decode("latin-1"))
         return False
-
-    def members(self, path: Path) -> dict[str, str]:
-        with zipfile.ZipFile(path) as archive:
-            return {name: archive.read(name).decode() for name in archive.namelist()}
 
 
 @pytest.fixture(scope="session")
-def search() -> Search:
-    return Search()
+def search():
+    return Search
 
 
-def sentinel_rows() -> pd.DataFrame:
+def sentinel_rows():
     """Rows whose sums are sentinels, with a text that is nowhere else."""
-    rng, n = np.random.default_rng(11), Search.rows
-    frame = pd.DataFrame(
-        {
-            "c": rng.choice(["a", "b"], n),
-            "b": rng.random(n) < 0.31,
-            "x": rng.uniform(0, 4, n),
-            "unused": rng.random(n),
-            Search.rare: 1,
-        }
-    )
-    frame.loc[17, "c"] = Search.rare
+    rng = np.random.default_rng(11)
+    frame = pd.DataFrame({
+        "c": rng.choice(["a", "b"], ROWS), "b": rng.random(ROWS) < 0.31,
+        "x": rng.uniform(0, 4, ROWS), "unused": rng.random(ROWS), RARE: 1,
+    })  # fmt: skip
+    frame.loc[17, "c"] = RARE
     return frame
 
 
-@pytest.fixture(scope="session")
-def frame() -> pd.DataFrame:
-    return sentinel_rows()
-
-
-def sentinel_plan() -> dps.Plan:
+def sentinel_plan():
     """Noise of scale 10^8 or more, so that no noisy sum is a true one by chance."""
-    schema = dps.Schema(
-        [
-            dps.Category("c", ["a", "b", "z"], allow_missing=True),
-            dps.Boolean("b"),
-            dps.Number("x", 0, 4, points=1025, edges=[1, 3], missing=2),
-            dps.Number("unused", 0, 1),
-        ]
-    )
-    analyses = {
-        "cells": dps.Marginals(["c", "x"]),
-        "share": dps.Proportion("b"),
-        "group": dps.Proportion("b", given="x < 1"),
-    }
+    schema = dps.Schema([
+        dps.Category("c", ["a", "b", "z"], allow_missing=True), dps.Boolean("b"),
+        dps.Number("x", 0, 4, points=1025, edges=[1, 3], missing=2), dps.Number("unused", 0, 1),
+    ])  # fmt: skip
+    analyses = {"cells": dps.Marginals(["c", "x"]), "share": dps.Proportion("b"),
+                "group": dps.Proportion("b", given="x < 1")}  # fmt: skip
     return dps.plan(schema, analyses, budget=dps.PureDP(4e-8))
 
 
-@pytest.fixture(scope="session")
-def plan() -> dps.Plan:
-    return sentinel_plan()
+frame = pytest.fixture(scope="session")(sentinel_rows)
+plan = pytest.fixture(scope="session")(sentinel_plan)
 
 
 @pytest.fixture(scope="session")
-def release(plan: dps.Plan, frame: pd.DataFrame) -> dps.Release:
-    return dps.release(plan, frame, m=500, k=1000, rng=1)
+def release(plan, frame):
+    return dps.release(plan, frame, m=500, k=1000, rng=np.random.default_rng(1))

@@ -1,19 +1,15 @@
-"""The ledger: exact, append-only, never over its cap, whatever writers and disks do.
+"""The ledger: exact, append-only, never over its cap, whatever writers and disks do."""
 
-No assertion depends on time: kills come at lines of the program, or between two spendings, and
-whatever the moment, what was drawn was written before.
-"""
-
-import errno
 import itertools
 import json
+import multiprocessing
 import os
+import random
 import re
-import subprocess
+import signal
 import sys
-import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +21,7 @@ import dpstats as dps
 from dpstats import files
 from dpstats.cli import DONE, main
 from dpstats.errors import BudgetError, FileFormatError, RequestError
+from dpstats.privacy import ledger as ledgers
 from dpstats.privacy import ledger_file
 from dpstats.privacy.budget import ZCDP, ApproxDP, PureDP
 from dpstats.privacy.ledger import Ledger
@@ -36,172 +33,40 @@ def path(tmp_path):
     return tmp_path / "survey.ledger"
 
 
-def test_p04_ten_tenths_fill_a_cap_of_one_exactly(path):
-    ledger = Ledger.create(path, PureDP(1.0))
-    for _ in range(10):
-        ledger.spend(PureDP(0.1))
-    assert ledger.spent == 1
-    assert ledger.remaining == 0
-    with pytest.raises(BudgetError):
-        ledger.spend(PureDP(1e-12))
-
-
-def test_p04_a_spending_above_the_cap_by_less_than_floats_see_is_refused(path):
-    ledger = Ledger.create(path, PureDP(1))
-    over = PureDP(1 + Fraction(1, 10**30))
-    assert float(over.total) == 1
+def refused(ledger, budget, match):
+    """By `check` and by `spend`, with nothing written."""
+    before = ledger.path.read_bytes()
     for attempt in (ledger.check, ledger.spend):
-        with pytest.raises(BudgetError, match="cap would be exceeded"):
-            attempt(over)
-    assert ledger.spent == 0
+        with pytest.raises(BudgetError, match=match):
+            attempt(budget)
+    assert ledger.path.read_bytes() == before
 
 
-def test_the_file_holds_exact_fractions_and_nothing_else(path):
-    Ledger.create(path, PureDP(2)).spend(PureDP(0.1), note='first "release"\nof 2026, ü')
+def test_p04_ten_tenths_fill_a_cap_of_one_exactly(path):
+    over = Fraction(1, 10**30)  # floats do not see it
+    for number, kind in enumerate((PureDP, ZCDP)):
+        ledger = Ledger.create(path.with_name(f"{number}"), kind(1.0))
+        refused(ledger, kind(1 + over), "cap would be exceeded")
+        for _ in range(10):
+            ledger.spend(kind(0.1))
+        assert (ledger.spent, ledger.remaining) == (1, 0)
+        refused(ledger, kind(over), "remaining 0")
+
+
+def test_the_file_holds_exact_fractions_that_are_on_disk_before_spend_returns(path, monkeypatch):
+    ledger, synced = Ledger.create(path, PureDP(2)), []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_size))
+    ledger.spend(PureDP(0.1), note='first "release"\nof 2026, ü')
+    assert synced == [path.stat().st_size]
     header, entry = map(json.loads, path.read_bytes().decode("ascii").splitlines())
     first, second = header.pop("digest"), entry.pop("digest")
     assert header == {"dpstats_ledger": 2, "kind": "pure", "cap": "2", "unit": "replace"}
-    assert first == files.digest(["", header])
+    assert first == files.digest(["", header]) != second
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", entry.pop("date"))
     assert entry == {"spent": "1/10", "plan": "", "data": "", "note": 'first "release"\nof 2026, ü'}
-    assert second != first
-
-
-def test_a_spending_is_synced_to_disk_before_it_returns(path, monkeypatch):
-    ledger = Ledger.create(path, PureDP(1))
-    synced = []
-    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_size))
-    ledger.spend(PureDP(0.5))
-    assert synced == [path.stat().st_size]
-
-
-def test_a_ledger_is_never_overwritten(path):
-    Ledger.create(path, PureDP(1)).spend(PureDP(1))
-    before = path.read_bytes()
-    with pytest.raises(RequestError, match="never overwritten; use it as it is"):
-        Ledger.create(path, PureDP(10))
-    assert path.read_bytes() == before
-
-
-def test_a_budget_of_another_kind_is_refused(path):
-    ledger = Ledger.create(path, PureDP(1))
-    other = SimpleNamespace(kind="zcdp", total=Fraction(1, 100))
-    before = path.read_bytes()
-    for budget in (other, 0.1, None):
-        for call in (ledger.check, ledger.spend):
-            with pytest.raises(BudgetError, match=r"budget must be a dps\.PureDP"):
-                call(budget)
-        with pytest.raises(BudgetError, match=r"cap must be a dps\.PureDP"):
-            Ledger.create(path, budget)
-    assert path.read_bytes() == before
-
-
-def test_p04_rho_adds_up_exactly_and_kinds_do_not_mix(path):
-    ledger = Ledger.create(path, ZCDP(1))
-    for _ in range(10):
-        ledger.spend(ZCDP(0.1, delta=1e-5))
-    assert ledger.remaining == 0
-    assert Ledger.open(path).kind == "zcdp"
-    assert str(ledger).startswith(f"cap       rho = 1: {ZCDP(1).reading}\nspent     rho = 1: ")
-    before = path.read_bytes()
-    for call in (ledger.check, ledger.spend):
-        with pytest.raises(BudgetError, match="remaining 0"):
-            call(ZCDP(Fraction(1, 10**9)))
-        with pytest.raises(BudgetError, match=r"'zcdp'.*different kinds cannot be added"):
-            call(PureDP(Fraction(1, 10**9)))
-    assert path.read_bytes() == before
-
-
-def test_p04_rho_adds_up_to_an_epsilon_at_the_ledgers_delta(path):
-    """Four releases of mu / 2 each are one of mu, by the curve and not by adding epsilons."""
-    whole = ApproxDP(1, 1e-6)
-    ledger = Ledger.create(path, whole)
-    part = whole.of_total(whole.rho / 4)
-    assert part.epsilon > 0.4
-    for _ in range(3):
-        ledger.spend(part)
-    assert Ledger.open(path) == ledger
-    assert (ledger.kind, ledger.cap, ledger.delta) == ("approx", whole.rho, whole.delta)
-    _, spent, remaining, *_ = str(ledger).splitlines()
-    assert spent.endswith(f": {whole.of_total(whole.rho * 3 / 4).reading}")
-    assert remaining.endswith(f": {part.reading}")
-    with pytest.raises(BudgetError, match=r"remaining \S+ \(\S+\): epsilon = 0\.4729 at delta"):
-        ledger.check(ApproxDP(0.5, 1e-6))
-    ledger.spend(part)
-    assert ledger.remaining == 0
-
-
-def test_p04_rho_of_gaussian_noise_is_counted_whichever_way_it_is_read(path):
-    """ApproxDP releases are zero-concentrated at their rho; ZCDP releases are Gaussian noise."""
-    approx = ApproxDP(1, 1e-6)
-    for name, cap, other in [("zcdp", ZCDP(0.1), approx), ("approx", approx, ZCDP(0.01))]:
-        ledger = Ledger.create(path.with_name(name), cap)
-        ledger.spend(other)
-        assert ledger.remaining == cap.total - other.total
-        with pytest.raises(BudgetError, match="different kinds cannot be added"):
-            ledger.spend(PureDP(Fraction(1, 10**9)))
-    pure = Ledger.create(path, PureDP(100))
-    with pytest.raises(BudgetError, match=r"kind 'pure'.*different kinds cannot be added"):
-        pure.spend(approx)
-
-
-def line(content, previous):
-    """A line of a ledger with its digest, which is also given back."""
-    digest = files.digest([previous, content])
-    return json.dumps({**content, "digest": digest}).encode() + b"\n", digest
-
-
-HEADER, FIRST = line({"dpstats_ledger": 2, "kind": "pure", "cap": "2", "unit": "replace"}, "")
-SPENDING = {"spent": "1/10", "date": "2026-01-31", "plan": "", "data": "", "note": ""}
-ENTRY, SECOND = line(SPENDING, FIRST)
-LAST, _ = line(SPENDING, SECOND)
-
-
-def entry(**changes):
-    """A whole ledger whose only spending is changed, with the digest of its content."""
-    return HEADER + line(SPENDING | changes, FIRST)[0]
-
-
-def test_damaged_files_are_refused_with_their_line(path):
-    header = {"dpstats_ledger": 2, "kind": "approx", "cap": "1/50", "unit": "replace"}
-    for content, number in [
-        (b"", 1), (HEADER[:-1], 1), (ENTRY, 1), (HEADER.replace(b"pure", b"other"), 1),
-        (HEADER.replace(b'"2"', b'"9"'), 1), (line(header, "")[0], 1),
-        (line(header | {"delta": "0"}, "")[0], 1), (HEADER + ENTRY + LAST[:9] + b"\n", 3),
-        (HEADER + ENTRY + LAST[:150], 3), (HEADER + ENTRY.replace(b"1/10", b"1/11") + LAST, 2),
-        (HEADER + b"[]\n", 2), (HEADER + b"\xff\xfe\n", 2), (entry(spent="-1/10"), 2),
-        (entry(spent="1" * 5_000), 2), (entry(date="yesterday"), 2), (entry(rows="2000"), 2),
-        (HEADER + b'{"spent": ' + b"1" * 5_000 + b"}\n", 2), (HEADER + b"[" * 100_000 + b"\n", 2),
-    ]:  # fmt: skip
-        path.write_bytes(content)
-        said = f"damaged in line {number}:" if b"dpstats_ledger" in content else "is not a ledger"
-        with pytest.raises(FileFormatError, match=said):
-            Ledger.open(path)
-
-
-def test_a_ledger_of_an_earlier_version_is_refused(path):
-    path.write_bytes(line({"dpstats_ledger": 1, "kind": "pure", "cap": "2"}, "")[0])
-    with pytest.raises(FileFormatError, match="has version 1; this dpstats reads 2"):
-        Ledger.open(path)
-
-
-def test_a_table_of_spendings_writes_no_control_characters(path):
-    ledger = Ledger.create(path, PureDP(2))
     ledger.spend(PureDP(1), "a\tb", data="\x1b[31mä.csv")
     assert "ä.csv" in ledger.table()
     assert not {"\x1b", "\t"} & set(ledger.table())
-
-
-def test_damage_after_opening_stops_the_next_spending(path):
-    ledger = Ledger.create(path, PureDP(2))
-    with path.open("ab") as file:
-        file.write(b'{"spent": "1/')
-    with pytest.raises(FileFormatError, match="line 2"):
-        ledger.spend(PureDP(0.1))
-    header = {"dpstats_ledger": 2, "kind": "pure", "cap": "9", "unit": "replace"}
-    path.write_bytes(line(header, "")[0])
-    with pytest.raises(FileFormatError, match="unit has changed"):
-        ledger.spend(PureDP(0.1))
 
 
 @contextmanager
@@ -216,40 +81,49 @@ def full_at(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_ledger_that_is_not_written_whole_is_no_file(path):
+def test_a_ledger_is_started_once_and_whole(path):
     with full_at(20), pytest.raises(RequestError, match="cannot write the ledger"):
         Ledger.create(path, PureDP(2))
     assert not path.exists()
-
-
-def failing(error):
-    def fail(*arguments):
-        raise error
-
-    return fail
-
-
-def test_a_spending_that_cannot_be_written_leaves_the_ledger_as_it_was(path, monkeypatch):
-    ledger = Ledger.create(path, PureDP(2))
-    ledger.spend(PureDP(0.5))
-    before, broken = path.read_bytes(), OSError(5, "Input/output error")
-    for room in (0, 50):
-        with full_at(len(before) + room), pytest.raises(FileFormatError, match="nothing was spent"):
-            ledger.spend(PureDP(0.25))
-        assert path.read_bytes() == before
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", failing(KeyboardInterrupt()))
-        with pytest.raises(KeyboardInterrupt):
-            ledger.spend(PureDP(0.25))
+    Ledger.create(path, PureDP(1)).spend(PureDP(1))
+    before = path.read_bytes()
+    with pytest.raises(RequestError, match="never overwritten; use it as it is"):
+        Ledger.create(path, PureDP(10))
     assert path.read_bytes() == before
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", failing(broken))
-        patch.setattr(os, "ftruncate", failing(broken))
-        with pytest.raises(FileFormatError, match=r"nor remove a part.*nothing was released"):
-            ledger.spend(PureDP(0.25))
-    path.write_bytes(before)
-    ledger.spend(PureDP(1.5))
-    assert Ledger.open(path).remaining == 0
+
+
+def test_p04_rho_adds_up_to_an_epsilon_at_the_ledgers_delta(path):
+    """Four releases of mu / 2 each are one of mu, by the curve and not by adding epsilons."""
+    whole = ApproxDP(1, 1e-6)
+    ledger = Ledger.create(path, whole)
+    part = whole.of_total(whole.rho / 4)
+    assert part.epsilon > 0.4
+    for _ in range(3):
+        ledger.spend(part)
+    assert Ledger.open(path) == ledger
+    assert (ledger.kind, ledger.cap, ledger.delta) == ("approx", whole.rho, whole.delta)
+    assert f": {whole.of_total(whole.rho * 3 / 4).reading}\nremaining" in str(ledger)
+    refused(ledger, ApproxDP(0.5, 1e-6), r"remaining .*: epsilon = 0\.4729 at delta")
+    ledger.spend(part)
+    assert ledger.remaining == 0
+
+
+def test_p04_rho_is_counted_whichever_way_it_is_read_and_never_added_to_epsilon(path):
+    """ApproxDP releases are zero-concentrated at their rho; ZCDP releases are Gaussian noise."""
+    approx = ApproxDP(1, 1e-6)
+    for cap, other in [(ZCDP(0.1), approx), (approx, ZCDP(0.01))]:
+        ledger = Ledger.create(path.with_name(cap.kind), cap)
+        ledger.spend(other)
+        assert ledger.remaining == cap.total - other.total
+        assert cap.reading in str(ledger).splitlines()[0]
+        assert str(ledger).startswith(f"cap       rho = {float(cap.total):.6g}".rstrip("0"))
+        refused(ledger, PureDP(Fraction(1, 10**9)), "different kinds cannot be added")
+    pure = Ledger.create(path, PureDP(100))
+    refused(pure, approx, r"kind 'pure'.*different kinds cannot be added")
+    for nonsense in (SimpleNamespace(kind="zcdp", total=Fraction(1, 100)), 0.1, None):
+        refused(pure, nonsense, r"budget must be a dps\.PureDP")
+        with pytest.raises(BudgetError, match=r"cap must be a dps\.PureDP"):
+            Ledger.create(path.with_name("none"), nonsense)
 
 
 def test_p11_neighbour_relations_do_not_add_up(path):
@@ -257,9 +131,7 @@ def test_p11_neighbour_relations_do_not_add_up(path):
     ledger = Ledger.create(path, PureDP(2), unit="add_remove")
     assert Ledger.open(path).unit == "add_remove"
     ledger.spend(PureDP(1), unit="add_remove")
-    for act in (ledger.check, ledger.spend):
-        with pytest.raises(BudgetError, match="different neighbour relations cannot be added"):
-            act(PureDP(1))
+    refused(ledger, PureDP(1), "different neighbour relations cannot be added")
     other = Ledger.create(path.with_name("replace"), PureDP(2))
     with pytest.raises(BudgetError, match="--kind zcdp --cap RHO --unit add_remove'"):
         other.check(ZCDP(1), unit="add_remove")
@@ -273,7 +145,112 @@ def test_p11_neighbour_relations_do_not_add_up(path):
         Ledger.create(path.with_name("other"), PureDP(2), unit="person")
 
 
-def test_what_is_no_ledger_is_refused_without_reading_it(tmp_path):
+# Damage
+
+
+def line(content, previous):
+    """A line of a ledger with its digest, which is also given back."""
+    digest = files.digest([previous, content])
+    return json.dumps({**content, "digest": digest}).encode() + b"\n", digest
+
+
+TOP = {"dpstats_ledger": 2, "kind": "pure", "cap": "2", "unit": "replace"}
+HEADER, FIRST = line(TOP, "")
+SPENDING = {"spent": "1/10", "date": "2026-01-31", "plan": "", "data": "", "note": ""}
+ENTRY, SECOND = line(SPENDING, FIRST)
+LAST, _ = line(SPENDING | {"note": "last"}, SECOND)
+
+
+def top(**changes):
+    """A header that is changed, with the digest of its content."""
+    return line(TOP | changes, "")[0]
+
+
+def entry(**changes):
+    """A whole ledger whose only spending is changed, with the digest of its content."""
+    return HEADER + line(SPENDING | changes, FIRST)[0]
+
+
+def test_damaged_files_are_refused_with_their_line(path):
+    for content, number in [
+        (b"", 1), (HEADER[:-1], 1), (ENTRY, 1), (HEADER.replace(b"pure", b"other"), 1),
+        (HEADER.replace(b'"2"', b'"9"'), 1), (top(kind="approx"), 1),
+        (top(kind="approx", delta="0"), 1), (HEADER + ENTRY + LAST[:9] + b"\n", 3),
+        (HEADER + ENTRY + LAST[:150], 3), (HEADER + ENTRY.replace(b"1/10", b"1/11") + LAST, 2),
+        (HEADER + b"[]\n", 2), (HEADER + b"\xff\xfe\n", 2), (entry(spent="-1/10"), 2),
+        (entry(spent="1" * 5_000), 2), (entry(date="yesterday"), 2), (entry(rows="2000"), 2),
+        (HEADER + b'{"spent": ' + b"1" * 5_000 + b"}\n", 2), (HEADER + b"[" * 100_000 + b"\n", 2),
+    ]:  # fmt: skip
+        path.write_bytes(content)
+        said = f"damaged in line {number}:" if b"dpstats_ledger" in content else "is not a ledger"
+        with pytest.raises(FileFormatError, match=said):
+            Ledger.open(path)
+    path.write_bytes(top(dpstats_ledger=1))
+    with pytest.raises(FileFormatError, match="has version 1; this dpstats reads 2"):
+        Ledger.open(path)
+
+
+def test_lines_that_are_removed_exchanged_repeated_or_from_elsewhere_are_refused(path):
+    """Of all files of three lines, one of another ledger among them, one is a ledger."""
+    lines, (foreign, _) = (HEADER, ENTRY, LAST), line(SPENDING, SECOND[::-1])
+    for several in itertools.product([*lines, foreign, b"\n"], repeat=3):
+        path.write_bytes(b"".join(several))
+        if several == lines:
+            assert Ledger.open(path).spent == Fraction(1, 5)
+            continue
+        with pytest.raises(FileFormatError, match=r"damaged in line|is not a ledger"):
+            Ledger.open(path)
+
+
+def test_damage_after_opening_stops_the_next_spending(path):
+    ledger = Ledger.create(path, PureDP(2))
+    with path.open("ab") as file:
+        file.write(b'{"spent": "1/')
+    with pytest.raises(FileFormatError, match="line 2"):
+        ledger.spend(PureDP(0.1))
+    path.write_bytes(top(cap="9"))
+    with pytest.raises(FileFormatError, match="unit has changed"):
+        ledger.spend(PureDP(0.1))
+
+
+def broken(*arguments):
+    raise OSError(5, "Input/output error")
+
+
+def stopped(*arguments):
+    raise KeyboardInterrupt
+
+
+def test_a_spending_that_cannot_be_written_leaves_the_ledger_as_it_was(
+    path, monkeypatch, simple_plan
+):
+    """And stops a release before its noise is drawn."""
+    ledger = Ledger.create(path, PureDP(2))
+    ledger.spend(PureDP(0.5))
+    before = path.read_bytes()
+
+    for room in (0, 50):
+        with full_at(len(before) + room), pytest.raises(FileFormatError, match="nothing was spent"):
+            ledger.spend(PureDP(0.25))
+        assert path.read_bytes() == before
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.spend(PureDP(0.25))
+    assert path.read_bytes() == before
+    table = pd.DataFrame({"c": ["a"], "b": [True], "x": [1.0]})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", broken)
+        patch.setattr(os, "ftruncate", broken)
+        patch.setattr(measuring, "_noisy", lambda *args: pytest.fail("noise was drawn"))
+        with pytest.raises(FileFormatError, match=r"nor remove a part.*nothing was released"):
+            dps.measure(simple_plan(), table, ledger=ledger)
+    path.write_bytes(before)
+    ledger.spend(PureDP(1.5))
+    assert Ledger.open(path).remaining == 0
+
+
+def test_what_is_no_ledger_is_refused_without_reading_it(tmp_path, monkeypatch):
     for place in (tmp_path, Path("/dev/zero")):
         with pytest.raises((FileFormatError, RequestError), match="not a ledger"):
             Ledger.open(place)
@@ -283,52 +260,80 @@ def test_what_is_no_ledger_is_refused_without_reading_it(tmp_path):
         Ledger.create(tmp_path / "nowhere" / "ledger", PureDP(1))
     with pytest.raises(RequestError, match="note holds half a surrogate pair"):
         Ledger.create(tmp_path / "ledger", PureDP(1)).spend(PureDP(1), "\ud800")
+    monkeypatch.setattr(Path, "open", broken)
+    with pytest.raises(RequestError, match="cannot open the ledger"):
+        Ledger.open(tmp_path / "ledger")
 
 
-# Kills, full disks, tampering
+# Writers at once
 
-PROGRAM = Path(__file__).parent / "programs" / "killed_writers.py"
 AMOUNT = Fraction(1, 1000)
-KILLED = -9
+KILLED = -signal.SIGKILL
+FILES = {ledgers.__file__, ledger_file.__file__}
 
 
-@pytest.fixture
-def writers(path):
-    """Runs the program; gives how its writers ended and how many draws there are so far."""
-    drawn = path.with_name("drawn")
-    drawn.touch()
+def spend_for_ever(path, drawn):
+    """Spends, and then draws, which here is one byte more in a file, until the cap refuses it."""
+    book = Ledger.open(path)
+    with suppress(BudgetError), drawn.open("ab", buffering=0) as file:
+        while True:
+            book.spend(PureDP(AMOUNT))
+            file.write(b".")
 
-    def run(mode, number=0, seed=0):
-        environment = os.environ | {"PYTHONPATH": str(Path(dps.__file__).parents[1])}
-        done = subprocess.run(
-            [sys.executable, str(PROGRAM), mode, str(path), str(drawn), str(number), str(seed)],
-            env=environment, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        assert done.stderr == ""
-        return json.loads(done.stdout), drawn.stat().st_size
 
-    return run
+def die_and_spend(lines, function, *places):
+    """The same, killed at the so-manieth line that runs in the ledger's modules."""
+    left = itertools.count(lines, -1)
+
+    def trace(frame, event, argument):
+        code = frame.f_code
+        if code.co_filename not in FILES or (function and code.co_name != function):
+            return None
+        if next(left) <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    sys.settrace(trace)
+    spend_for_ever(*places)
+
+
+def forked(work, *arguments):
+    process = multiprocessing.get_context("fork").Process(target=work, args=arguments)
+    process.start()
+    return process
+
+
+def end_of(process):
+    process.join()
+    return process.exitcode
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize(
     ("kills", "cap"), [(12, 100), pytest.param(200, 1000, marks=pytest.mark.slow)]
 )
-def test_p11_kills_never_undercount_and_eight_writers_fill_the_cap_exactly(
-    path, writers, kills, cap
-):
-    """A killed writer may have spent what it never drew: once at most."""
-    ledger = Ledger.create(path, PureDP(AMOUNT * cap))
-    ended, drawn = writers("kill", kills, seed=1)
+def test_p11_kills_never_undercount_and_eight_writers_fill_the_cap_exactly(path, kills, cap):
+    """At lines of the program. A killed writer may have spent what it never drew: once at most."""
+    ledger, drawn = Ledger.create(path, PureDP(AMOUNT * cap)), path.with_name("drawn")
+    drawn.touch()
+    rng, alive, ended = random.Random(1), [], []
+    while len(ended) < kills:
+        while len(alive) < 8 and len(ended) + len(alive) < kills:
+            append = rng.random() < 0.5  # near the end of a spending
+            most = 40 if append else 60 * (len(path.read_bytes().splitlines()) + 10)
+            at = rng.randrange(most), "append" if append else ""
+            alive.append(forked(die_and_spend, *at, path, drawn))
+        ended.append(end_of(alive.pop(rng.randrange(len(alive)))))
     assert ended == [KILLED] * kills
-    lines = len(ledger.spendings)
-    assert drawn <= lines <= drawn + kills
+    lines, draws = len(ledger.spendings), drawn.stat().st_size
+    assert draws <= lines <= draws + kills
     assert 0 < lines < cap  # the kills came while there was something to spend
-    ended, drawn_at_last = writers("fill")
-    assert ended == [0] * 8
+    writers = [forked(spend_for_ever, path, drawn) for _ in range(8)]
+    assert [end_of(writer) for writer in writers] == [0] * 8
     assert ledger.remaining == 0
     assert len(ledger.spendings) == cap
-    assert drawn_at_last - drawn == cap - lines  # what the eight believe they took is the rest
+    assert drawn.stat().st_size - draws == cap - lines  # what the eight believe they took
 
 
 @pytest.mark.skipif(not ledger_file.has_locks(), reason="needs locks")
@@ -342,49 +347,8 @@ def test_p11_a_thread_waits_for_another_that_spends(path):
     assert ledger.remaining == 0
 
 
-def test_a_ledger_that_cannot_be_written_stops_a_release_before_noise(path, monkeypatch):
-    ledger, real = Ledger.create(path, PureDP(2)), Path.open
-
-    def opened(self, mode="r", *arguments, **options):
-        if self == path and "+" in mode:
-            raise OSError(errno.EROFS, "read-only", str(self))
-        return real(self, mode, *arguments, **options)
-
-    monkeypatch.setattr(Path, "open", opened)
-    monkeypatch.setattr(measuring, "_noisy", lambda *args: pytest.fail("noise was drawn"))
-    plan = dps.plan(dps.Schema([dps.Boolean("b")]), {"p": dps.Proportion("b")}, budget=PureDP(1))
-    with pytest.raises(RequestError, match="cannot open the ledger"):
-        dps.measure(plan, pd.DataFrame({"b": [True, False]}), ledger=path)
-    assert ledger.remaining == 2  # it can still be read
-
-
-def filled(path, spendings=5, note="release, with ü"):
-    ledger = Ledger.create(path, PureDP(2))
-    for i in range(spendings):
-        ledger.spend(PureDP(Fraction(1, 7 + i)), f"{note} {i}", plan="ab" * 32, data="survey.csv")
-    return path.read_bytes()
-
-
-def test_lines_that_are_removed_exchanged_repeated_or_from_elsewhere_are_refused(path):
-    lines = filled(path, 4).splitlines(keepends=True)
-    other = filled(path.with_name("other"), 4, "another survey").splitlines(keepends=True)
-    n = len(lines)
-    changed = [lines[:i] + lines[j:] for i in range(n) for j in range(i + 1, n)]  # a part removed
-    for i, j in itertools.combinations(range(n), 2):
-        changed.append([*lines[:i], lines[j], *lines[i + 1 : j], lines[i], *lines[j + 1 :]])
-    changed += [[*lines[:i], lines[j], *lines[i:]] for i in range(n + 1) for j in range(n)]
-    changed += [[*lines[:i], other[i], *lines[i + 1 :]] for i in range(1, n)]
-    changed += [[*lines[:i], b"\n", *lines[i:]] for i in range(n + 1)]
-    for several in changed:
-        path.write_bytes(b"".join(several))
-        with pytest.raises(FileFormatError, match=r"damaged in line|is not a ledger"):
-            Ledger.open(path)
-
-
 def test_a_system_without_locks_says_so_when_a_ledger_is_opened(path, monkeypatch, capsys):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # none where there is a lock
-        Ledger.create(path, PureDP(2))
+    Ledger.create(path, PureDP(2))  # no warning where there is a lock
     monkeypatch.setitem(sys.modules, "fcntl", None)
     with pytest.warns(RuntimeWarning, match="no lock on this system.*one at a time"):
         ledger = Ledger.open(path)

@@ -1,6 +1,7 @@
-"""Sections E and F: the law of the noise that `measure` adds, at the ends of the range too."""
+"""Sections E and F: the law of the noise that `measure` adds, and audits of it."""
 
 import math
+import os
 from fractions import Fraction
 
 import numpy as np
@@ -8,10 +9,13 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
-from dpstats.auditing.noise_source import fit_pvalue
+from dpstats.auditing.noise_source import Event, epsilon_of, fit_pvalue, log_ratios, loss_of
+from dpstats.families.tables.cells import Indicator, Table
 from dpstats.privacy import noise
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.noise import add_noise
 
 LEVELS = [str(i) for i in range(300)]
 ROWS = pa.table({"u": ["0"] * 3, "v": ["1"] * 3})
@@ -33,24 +37,17 @@ def drawn():
     return draws_of()
 
 
-def test_p54_what_measure_draws_follows_its_exact_law(drawn):
+def test_p54_what_measure_draws_follows_its_law_and_rejects_a_scale_off_by_five_percent(drawn):
+    """A correct sampler fails once in a million runs; a Gaussian one shows in half of the draws."""
     draws, _, law = drawn
-    assert draws.size == 90_000
-    assert law == DiscreteLaplace(4.0)
-    assert fit_pvalue(draws, law) > 1e-6  # a correct sampler fails once in a million runs
-
-
-def test_p54_what_measure_draws_under_rho_follows_the_gaussian_law():
-    # A scale off by five percent shows in half of the draws that Laplace noise needs.
+    assert (draws.size, law) == (90_000, DiscreteLaplace(4.0))
+    assert fit_pvalue(draws, law) > 1e-6
+    wrong = DiscreteLaplace(4 / 0.95), DiscreteLaplace(4 * 0.95), DiscreteGaussian(4 * math.sqrt(2))
+    for other in wrong:
+        assert fit_pvalue(draws, other) < 1e-6
     draws, _, law = draws_of(Fraction(1, 16), 220 * 220, dps.ZCDP)
     assert law == DiscreteGaussian(4.0)  # squared L2 sensitivity 2
     assert fit_pvalue(draws, law) > 1e-6
-
-
-def test_p54_the_same_test_rejects_a_scale_off_by_five_percent(drawn):
-    assert fit_pvalue(drawn[0], DiscreteLaplace(4 / 0.95)) < 1e-6
-    assert fit_pvalue(drawn[0], DiscreteLaplace(4 * 0.95)) < 1e-6
-    assert fit_pvalue(drawn[0], DiscreteGaussian(4 * math.sqrt(2))) < 1e-6
 
 
 def correlated(a, b):
@@ -71,27 +68,72 @@ def test_p55_no_correlation_between_coordinates_or_calls(drawn):
     assert correlated(draws[:-1], draws[1:] + draws[:-1])  # the test itself can fail
 
 
-def test_p65_planted_floating_noise_is_refused_or_seen(monkeypatch):
+def test_p65_p66_planted_floating_and_rounded_noise_is_refused_or_seen(monkeypatch):
+    """Rounded noise in half of the draws that are seen to be right."""
     rng = np.random.default_rng(1)
-    floats = lambda scale: lambda sums: (sums + rng.laplace(0, scale, sums.size)).tolist()  # noqa: E731
+
+    def floats(sums, scale, law=None):
+        return sums + rng.laplace(0, scale, sums.size)
+
     with monkeypatch.context() as patch:
-        patch.setattr(noise, "_laplace", floats)
+        patch.setattr(noise, "_laplace", lambda scale: lambda sums: floats(sums, scale).tolist())
         with pytest.raises(dps.NoiseError, match="nothing was released"):
             draws_of(size=100)
     # Behind the checks floats would be cut to integers: the law is then another one.
-    monkeypatch.setattr(noise, "_opendp", lambda sums, scale, _: np.array(floats(scale)(sums)))
-    draws, _, law = draws_of(size=120 * 120)
-    assert fit_pvalue(draws, law) < 1e-6
+    for rounded, epsilon in ((floats, Fraction(1, 2)), (lambda *given: np.rint(floats(*given)), 2)):
+        planted = lambda *given, rounded=rounded: rounded(*given).astype(np.int64)  # noqa: E731
+        monkeypatch.setattr(noise, "_opendp", planted)
+        draws, _, law = draws_of(epsilon, 140 * 140)
+        assert fit_pvalue(draws, law) < 1e-6
 
 
-def test_p66_planted_rounded_noise_is_seen(monkeypatch):
-    """In half of the draws that are seen to be right below."""
-    rng = np.random.default_rng(1)
-    monkeypatch.setattr(
-        noise,
-        "_opendp",
-        lambda sums, scale, _: sums + np.rint(rng.laplace(0, scale, sums.size)).astype(np.int64),
-    )
-    draws, _, law = draws_of(epsilon=2, size=140 * 140)
-    assert law == DiscreteLaplace(1.0)
-    assert fit_pvalue(draws, law) < 1e-6
+# Audits: two neighbouring tables show no more than the budget.
+
+
+def planned(budget, unit):
+    schema = dps.Schema([dps.Boolean("b")])
+    return dps.plan(schema, {"p": dps.Proportion("b")}, budget=budget, unit=unit)
+
+
+def proved_of(plan, runs=2000):
+    """The part of the budget that noisy sums prove, of tables of which a row changes each by 1."""
+    scales, family = np.concatenate(plan.strategy.block_scales), plan.budget.noise
+    here, there = np.full(len(scales), 2), np.full(len(scales), 1)
+
+    def ratios():
+        for true in (here, there):
+            pairs = zip(true.tolist(), scales.tolist(), strict=True)
+            drawn = [add_noise(np.full(runs, total), scale, family) for total, scale in pairs]
+            yield log_ratios(np.stack(drawn, axis=1), here, there, scales, family)
+
+    loss = loss_of(family)
+    proved = Event.choose(loss, *ratios()).proves(loss, *ratios())
+    return proved / float(plan.budget.total)
+
+
+@pytest.mark.parametrize(
+    ("budget", "unit"), [(dps.PureDP(1), "replace"), (dps.ZCDP(2), "add_remove")]
+)
+def test_p61_p62_noisy_sums_show_no_more_than_the_budget(budget, unit, monkeypatch):
+    """And of a halved sensitivity, more: some .8 of epsilon and .5 of rho (halved, 1.7 and 2.3)."""
+    assert 0.1 < proved_of(planned(budget, unit)) <= 1
+    for block in (Indicator, Table):  # the condition, and the number of rows
+
+        def halved(self, unit, real=block.sensitivity):
+            claimed = real(self, unit)
+            return Sensitivity(claimed.l1 / 2, claimed.l2_squared / 4)
+
+        monkeypatch.setattr(block, "sensitivity", halved)
+    assert proved_of(planned(budget, unit)) > 1
+
+
+def test_p62_whole_releases_show_no_more_than_the_budget(monkeypatch):
+    """At epsilon = 3, where 100 releases on each table prove a loss; 50 others choose the event."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    plan, ratios = planned(dps.PureDP(3), "replace"), []
+    (scales,) = plan.strategy.block_scales
+    for cells in ([True, True], [True, False]):
+        noisy = [dps.measure(plan, pa.table({"b": cells})).noisy_sums for _ in range(150)]
+        ratios.append(log_ratios(np.array(noisy), np.array([2]), np.array([1]), scales, "laplace"))
+    event = Event.choose(epsilon_of(), *(one[:50] for one in ratios))
+    assert 0 < event.proves(epsilon_of(), *(one[50:] for one in ratios)) <= 3

@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.corrected import proportions as corrected
 from dpstats.privacy import noise
 from dpstats.private import measure as measuring
 
@@ -53,116 +52,48 @@ def test_p56_p57_processes_draw_distinct_noise(method, workers, small_plan):
     assert distinct([here, *there])
 
 
-def test_p56_threads_draw_distinct_noise(small_plan):
-    with ThreadPoolExecutor(4) as pool:
-        assert distinct(list(pool.map(lambda _: dps.measure(small_plan, FRAME), range(12))))
-
-
-def test_p57_seeds_do_not_move_the_noise(small_plan):
-    results = []
-    for _ in range(3):
+def test_p56_p57_threads_and_equal_seeds_draw_distinct_noise(small_plan):
+    def measured(_):
         random.seed(1)
         np.random.seed(1)  # noqa: NPY002  (the legacy global state is what is tested)
-        results.append(dps.measure(small_plan, FRAME))
-    assert distinct(results)
+        return dps.measure(small_plan, FRAME)
 
-
-REACHING = re.compile(r"seed|rng|random|noise|noisy|state|source|entropy|generator|uniform", re.I)
-
-
-REFERENCES = ("Uniform", "PerturbedHistogram", "BernsteinKDE", "LogLinear")
-
-
-def public_callables():
-    """Every public function, class and public method that `dps.__all__` leads to."""
-    things = {name: getattr(dps, name) for name in dps.__all__}
-    things |= {f"corrected.{n}": f for n, f in inspect.getmembers(corrected, inspect.isfunction)
-               if f.__module__ == corrected.__name__ and not n.startswith("_")}  # fmt: skip
-    for name, thing in things.items():
-        if inspect.ismodule(thing):
-            continue
-        yield name, thing
-        if inspect.isclass(thing) and not issubclass(thing, Exception):
-            for attribute, _ in inspect.getmembers(thing):
-                method = inspect.getattr_static(thing, attribute)
-                method = getattr(method, "__func__", method)
-                if inspect.isfunction(method) and not attribute.startswith("_"):
-                    yield f"{name}.{attribute}", method
+    with ThreadPoolExecutor(4) as pool:
+        assert distinct([*map(measured, range(3)), *pool.map(measured, range(12))])
 
 
 def test_p58_no_public_argument_reaches_the_noise():
-    reaching = {
-        (name, parameter)
-        for name, thing in public_callables()
-        if not (inspect.isclass(thing) and issubclass(thing, Exception))
-        for parameter in inspect.signature(thing).parameters
-        if REACHING.search(parameter)
-    }
-    # Candidate rows are drawn after the noise, from densities that are public or already noisy.
-    drawing = {("Category.draw_inside", "rng"), ("Boolean.draw_inside", "rng"),
-               ("Number.draw_inside", "rng"), ("Uniform.draw", "rng"),
-               ("PerturbedHistogram.draw", "rng"), ("BernsteinKDE.draw", "rng"),
-               ("Schema.draw_inside", "rng"), ("LogLinear.refine", "rng"),
-               *((f"{reference}.candidates", "rng") for reference in REFERENCES),
-               *((f"{reference}.candidates_for_inference", "rng") for reference in REFERENCES),
-               *((f"{reference}.draw_candidates", "rng") for reference in REFERENCES[:3]),
-               # These hold noise that was drawn before.
-               ("Measurements", "noisy_sums"), ("Measurements", "uniforms"),
-               ("Answers", "uniforms"), ("Accuracy", "noisy"), ("Audit", "noise"),
-               # A declared column that another is a view of.
-               ("Number", "source"), ("Number.as_view_of", "source"),
-               ("Number.codes_by_source", "source"),
-               # The order of the rows.
-               ("Release", "row_seed"),
-               # These simulate a published law to calibrate a test or a band.
-               ("GoodnessOfFit", "seed"), ("Independence", "seed"),
-               ("QuantileResult.distribution", "rng"),
-               ("QuantileResult.wasserstein", "rng"),
-               ("WeightedQuantileResult.distribution", "rng"),
-               ("WeightedQuantileResult.wasserstein", "rng"),
-               # These are invented, from public guesses.
-               ("pretend", "rng"),
-               ("Release.draws", "rng"), ("Draws", "seeds")}  # fmt: skip
-    assert reaching - drawing == {("release", "rng"), ("synthesize", "rng")}
-    taken = ["plan", "data", "ledger", "order", "progress"]
-    assert list(inspect.signature(dps.measure).parameters) == taken
+    """Of what draws it only `measure` calls anything, see test_trust_boundary.py."""
+    for function, taken in [
+        (dps.measure, ["plan", "data", "ledger", "order", "progress"]),
+        (noise.add_noise, ["sums", "scale", "noise"]),
+        (noise.draw_uniforms, ["d"]),
+    ]:
+        assert list(inspect.signature(function).parameters) == taken
+    reaching = re.compile("seed|rng|random|nois|state|source|entropy|generator|uniform", re.I)
+    for thing in (dps.plan, dps.Plan, dps.Schema, dps.PureDP, dps.ZCDP, dps.ApproxDP, dps.Ledger):
+        assert not any(map(reaching.search, inspect.signature(thing).parameters))
 
 
-def fail(*args, **kwargs):
+def broken(*args, **kwargs):
     raise OSError(f"no entropy near {SENTINEL}")
 
 
-@pytest.mark.parametrize("part", ["backend", "uniforms"])
-def test_p59_a_failing_entropy_source_is_noticed_before_rows_are_read(
-    part, monkeypatch, attempt, tmp_path
-):
-    path = tmp_path / "ledger"
-    dps.Ledger.create(path, dps.PureDP(1))
-    if part == "backend":
-        monkeypatch.setattr(noise, "_laplace", lambda scale: fail)
-    else:
-        monkeypatch.setattr(secrets, "token_bytes", fail)
-    with pytest.raises(dps.NoiseError, match="nothing was released") as caught:
-        attempt(ledger=path)
-    assert str(SENTINEL) not in str(caught.value)
-    assert dps.Ledger.open(path).spent == 0
-
-
-def test_p60_a_missing_backend_has_no_fallback(monkeypatch, attempt, tmp_path):
-    path = tmp_path / "ledger"
-    dps.Ledger.create(path, dps.PureDP(1))
-    monkeypatch.setitem(sys.modules, "opendp", None)
-    with pytest.raises(dps.NoiseError, match=r'no fallback; pip install "opendp>=0\.16,<0\.17"'):
-        attempt(ledger=path)
-    assert dps.Ledger.open(path).spent == 0
-
-
-def test_p68_the_state_of_the_noise_is_not_stored(small_plan, reachable):
-    kinds = np.random.Generator | np.random.BitGenerator | np.random.RandomState | random.Random
-    release = dps.release(small_plan, FRAME, rng=np.random.default_rng(1), m=50)
-    assert not any(isinstance(thing, kinds) for thing in reachable(release))
-    object.__setattr__(release.measurements, "planted", {"deep": [np.random.default_rng(1)]})
-    assert any(isinstance(thing, kinds) for thing in reachable(release))
+def test_p59_p60_a_failing_source_or_none_is_noticed_before_rows_are_read(attempt, ledger):
+    for said, owner, name, planted in [
+        (r'no fallback; pip install "opendp>=0\.16,<0\.17"', sys.modules, "opendp", None),
+        ("nothing was released", noise, "_laplace", lambda scale: broken),
+        ("nothing was released", secrets, "token_bytes", broken),
+    ]:
+        with pytest.MonkeyPatch.context() as patch:
+            if owner is sys.modules:
+                patch.setitem(owner, name, planted)
+            else:
+                patch.setattr(owner, name, planted)
+            with pytest.raises(dps.NoiseError, match=said) as caught:
+                attempt(ledger=ledger)
+        assert str(SENTINEL) not in str(caught.value)
+        assert ledger.spent == 0
 
 
 ONE = pd.DataFrame({"c": ["a"] * 40, "b": [True] * 40, "x": [0.0] * 40})
@@ -170,9 +101,9 @@ OTHER = pd.DataFrame({"c": ["b"] * 40, "b": [False] * 40, "x": [4.0] * 40})
 
 
 @pytest.mark.parametrize(("kind", "unit"), [(dps.PureDP, "replace"), (dps.ZCDP, "add_remove")])
-def test_p68_uniforms_are_the_same_with_the_sums_exchanged(columns, monkeypatch, kind, unit):
+def test_p68_uniforms_are_the_same_with_the_sums_exchanged(small_schema, monkeypatch, kind, unit):
     analyses = {"p": dps.Proportion("b"), "t": dps.Marginals(["c", "x"]), "m": dps.Mean("x")}
-    plan = dps.plan(dps.Schema(columns()), analyses, budget=kind(1), unit=unit)
+    plan = dps.plan(small_schema, analyses, budget=kind(1), unit=unit)
     found = []
     for rows in (ONE, OTHER):
         numbers = itertools.count(1)  # the system's random bytes are those of a counter
