@@ -11,28 +11,30 @@ from dpstats.analyses.regression.calibrated_score import CalibratedScore
 from dpstats.analyses.regression.score import LOG, LOGIT
 
 N = 10_000
-OF_ROWS = SimpleNamespace(rows_per_person=1)
 
 
-def score(noise=1e-12, link=None, robust=False, seed=0, moved=0.0):
+def answers_of(means, noise):
+    """Answers of these means, with independent noise of this variance."""
+    d = len(means)
+    return SimpleNamespace(
+        n=N, means=means, sums=means * N, bounds=np.ones(d, np.int64), uniforms=np.zeros(d),
+        noise_covariance=np.eye(d) * noise * N**2, noise_groups=[],
+        rows=SimpleNamespace(rows_per_person=1), law=lambda f: SimpleNamespace(gaussian=False),
+    )  # fmt: skip
+
+
+def score(noise=1e-12, link=LOGIT, moved=0.0, far=None):
     """400 points, a few functions of them, and answers that differ from the fitted means."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     x = np.column_stack([np.ones(400), rng.uniform(-1, 1, 400)])
     y = (rng.random(400) < special.expit(x @ [0.3, 1])).astype(float)
     density = rng.dirichlet(np.ones(400))
     functions = np.stack([x[:, 1], x[:, 1] ** 2, y, y * x[:, 1]])
-    target = rng.dirichlet(np.ones(400)) * 0.2 + density * 0.8
-    means = functions @ target
-    d = len(functions)
-    answers = SimpleNamespace(
-        n=N, means=means, sums=means * N, bounds=np.ones(d, np.int64),
-        noise_covariance=np.eye(d) * noise * N**2, uniforms=np.zeros(d), noise_groups=[],
-        rows=OF_ROWS, law=lambda f: SimpleNamespace(gaussian=False),
-    )  # fmt: skip
+    means = functions @ (rng.dirichlet(np.ones(400)) * 0.2 + density * 0.8)
+    means[2] = far or means[2]
     coarse = x + moved * np.column_stack([np.zeros(400), rng.uniform(-1, 1, 400)])
-    return CalibratedScore(
-        x, coarse, y, density, sparse.csr_array(functions), answers, link or LOGIT, robust
-    )
+    functions, answers = sparse.csr_array(functions), answers_of(means, noise)
+    return CalibratedScore(x, coarse, y, density, functions, answers, link, False)
 
 
 @pytest.mark.parametrize("link", [LOGIT, LOG])
@@ -51,12 +53,7 @@ def dependent():
     target /= target.sum()
     y = (rng.random(3_000) < special.expit(x @ [0.2, 0.5, -0.5])).astype(float)
     functions = np.stack([u, v, u**2, v**2, u * v, y, y * u, y * v])
-    answers = SimpleNamespace(
-        n=N, means=functions @ target, sums=functions @ target * N, bounds=np.ones(8, np.int64),
-        noise_covariance=np.eye(8) * 1e-6 * N**2, uniforms=np.zeros(8), noise_groups=[],
-        rows=OF_ROWS, law=lambda f: SimpleNamespace(gaussian=False),
-    )  # fmt: skip
-    density = np.full(3_000, 1 / 3_000)
+    density, answers = np.full(3_000, 1 / 3_000), answers_of(functions @ target, 1e-6)
     return target, CalibratedScore(x, x, y, density, sparse.csr_array(functions), answers, LOGIT)
 
 
@@ -69,16 +66,13 @@ def test_related_columns_have_the_errors_of_related_columns():
     found = np.diag(some.sampling_covariance)[1:]
     assert np.all(np.diag(unrelated)[1:] < 0.6 * np.diag(wanted)[1:])
     np.testing.assert_allclose(found, np.diag(wanted)[1:], rtol=0.2)
-    c = some.parts(some.influence)[0]
+    c, means = some.parts(some.influence)[0], some.answers.means
     for f in range(8):
-        step = 1e-6 * np.eye(8)[f]
-        moved = [
-            replace(some, answers=SimpleNamespace(
-                **{**vars(some.answers), "means": some.answers.means + sign * step}
-            )).params
-            for sign in (-1, 1)
-        ]  # fmt: skip
-        np.testing.assert_allclose((moved[1] - moved[0]) / 2e-6, c[f], rtol=1e-3, atol=1e-4)
+        up, down = (
+            replace(some, answers=answers_of(means + step * np.eye(8)[f], 1e-6)).params
+            for step in (1e-6, -1e-6)
+        )
+        np.testing.assert_allclose((up - down) / 2e-6, c[f], rtol=1e-3, atol=1e-4)
 
 
 def test_what_bins_hide_has_a_variance_of_its_own():
@@ -122,12 +116,8 @@ def test_the_error_grows_with_the_value_that_is_tested():
 
 
 def test_a_density_that_does_not_carry_the_answers_gives_no_estimate():
-    some = score(noise=1e-8)
-    assert some.fits
-    means = some.answers.means.copy()
-    means[2] = 1.5  # more than any point has
-    far = replace(some, answers=SimpleNamespace(**{**vars(some.answers), "means": means}))
+    assert score(1e-8).fits
+    assert score(1.0, far=1.5).fits
+    far = score(1e-8, far=1.5)  # more than any point has
     assert not far.fits
     assert far.params is None
-    noisy = SimpleNamespace(**{**vars(far.answers), "noise_covariance": np.eye(4) * N**2})
-    assert replace(far, answers=noisy).fits

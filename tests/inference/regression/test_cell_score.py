@@ -9,19 +9,22 @@ from scipy import special
 from dpstats.analyses.regression.cell_score import CellScore, corners
 
 
+def binned(x, bins):
+    """The middles of equal bins of [-1, 1], and the bin of every number."""
+    middle = (2 * np.arange(bins) + 1) / bins - 1
+    return middle, np.clip(((x + 1) * bins / 2).astype(int), 0, bins - 1)
+
+
 def exact(x, y, bins):
     """Without noise: numbers x in [-1, 1], outcomes y, in equal bins."""
-    half = 1 / bins
-    middle = -1 + half * (2 * np.arange(bins) + 1)
-    cell = np.clip(((x + 1) / (2 * half)).astype(int), 0, bins - 1)
+    middle, cell = binned(x, bins)
     counts = np.array([np.bincount(cell[y == o], minlength=bins) for o in (0, 1)], dtype=float)
-    offsets = np.bincount(cell, (x - middle[cell]) / half, minlength=bins)[np.newaxis]
+    offsets = np.bincount(cell, (x - middle[cell]) * bins, minlength=bins)[np.newaxis]
     slopes = np.zeros((1, bins, 2))
-    slopes[0, :, 1] = half
-    design = np.column_stack([np.ones(bins), middle])
+    slopes[0, :, 1] = 1 / bins
     return CellScore(
-        design, slopes, np.zeros((bins, 2)), counts, offsets, len(x),
-        noise=np.zeros((3 * bins,) * 2),
+        np.column_stack([np.ones(bins), middle]), slopes, np.zeros((bins, 2)), counts, offsets,
+        len(x), noise=np.zeros((3 * bins,) * 2),
     )  # fmt: skip
 
 
@@ -36,19 +39,15 @@ def rows():
 def test_the_misfit_bounds_the_score_at_any_coefficients(rows, bins):
     """The expected outcomes of the rows themselves against those of the cells."""
     x, _ = rows
-    half = 1 / bins
-    middle = -1 + half * (2 * np.arange(bins) + 1)
-    cell = np.clip(((x + 1) / (2 * half)).astype(int), 0, bins - 1)
-    some = exact(x, np.ones(len(x)), bins)
+    _, cell = binned(x, bins)
+    some, sizes = exact(x, np.ones(len(x)), bins), np.bincount(cell, minlength=bins)
     for b in np.array([(0.5, 2), (-1, 4), (3, -3), (0, 0.1)]):
-        chance = special.expit(b[0] + b[1] * x)
-        ones = np.bincount(cell, chance, minlength=bins)
-        counts = np.array([np.bincount(cell, minlength=bins) - ones, ones])
-        expected = replace(some, counts=counts)
+        ones = np.bincount(cell, special.expit(b[0] + b[1] * x), minlength=bins)
+        expected = replace(some, counts=np.array([sizes - ones, ones]))
         for along in np.array([(1, 0), (0, 1), (-1, 0.7)]):
             low, high = expected.misfit(b, along)
             assert low - 1e-9 <= along @ expected.score(b) <= high + 1e-9
-    assert middle[0] < 0 < high - low
+            assert low < high
 
 
 def test_an_interval_ends_where_the_test_rejects(rows):
@@ -66,13 +65,14 @@ def test_an_interval_ends_where_the_test_rejects(rows):
     assert noisy.pvalue(h, 0.0, "larger") < 1e-3 < noisy.pvalue(h, 0.0, "smaller")
 
 
-def two_cells(sd):
-    """A common and a rare group with equal chances, Laplace noise on four counts."""
-    rows, half = np.array([100_000.0, 20_000.0]), np.zeros((0, 2, 2))
+def of_groups(counts, sd, **options):
+    """Groups without numbers, with Laplace noise of this spread on counts (2, groups)."""
+    groups = counts.shape[1]
+    design = np.column_stack([np.ones(groups), np.eye(groups)[:, 1:]])
+    noise = {"noise": sd**2 * np.eye(2 * groups), "laplace": sd * np.eye(2 * groups)}
     return CellScore(
-        np.array([[1.0, 0.0], [1.0, 1.0]]), half, np.zeros((2, 2)),
-        np.stack([0.7 * rows, 0.3 * rows]), np.zeros((0, 2)), 120_000, noise=sd**2 * np.eye(4),
-        laplace=sd * np.eye(4), terms=np.ones(4),
+        design, np.zeros((0, groups, groups)), np.zeros((groups, groups)), counts,
+        np.zeros((0, groups)), round(counts.sum()), terms=np.ones(2 * groups), **noise, **options,
     )  # fmt: skip
 
 
@@ -92,7 +92,8 @@ def tail_of_sum(x, sd, scales):
 @pytest.mark.parametrize("sd", [100.0, 2_000.0])
 def test_few_cells_with_laplace_noise_have_its_tail(sd):
     """The score is linear in the noise, so the exact law of its sum is known."""
-    some, b = two_cells(sd), np.array([special.logit(0.3), 0.0])
+    counts = np.outer([0.7, 0.3], [100_000.0, 20_000.0])
+    some, b = of_groups(counts, sd), np.array([special.logit(0.3), 0.0])
     along = np.linalg.solve(some.information(b), [0.0, 1.0])
     scales = np.abs(some._entries(b) @ along) * sd / np.sqrt(2)
     sampling = np.sqrt(along[1])
@@ -116,15 +117,11 @@ def test_what_bins_hide_is_no_evidence_in_a_joint_test(rows):
 def test_a_joint_test_has_its_level_under_noise_on_few_cells():
     """40 tables of three groups with equal chances: 9 or more have a chance of .0003."""
     rng, sizes, sd = np.random.default_rng(3), np.array([2_000, 600, 150]), 25.0
-    design = np.column_stack([np.ones(3), np.eye(3)[:, 1:]])
     both, equal, rejected = np.eye(3)[1:], np.zeros(2), np.zeros(2)
     for run in range(40):
         ill = rng.binomial(sizes, 0.4)
         counts = np.array([sizes - ill, ill]) + rng.laplace(0, sd / np.sqrt(2), (2, 3))
-        some = CellScore(
-            design, np.zeros((0, 3, 3)), np.zeros((3, 3)), counts, np.zeros((0, 3)),
-            2_750, noise=sd**2 * np.eye(6), laplace=sd * np.eye(6), terms=np.ones(6), seed=run,
-        )  # fmt: skip
+        some = of_groups(counts, sd, seed=run)
         forgetful = replace(
             some, noise=np.zeros((6, 6)), laplace=np.zeros((0, 6)), terms=np.ones(0)
         )
@@ -134,36 +131,28 @@ def test_a_joint_test_has_its_level_under_noise_on_few_cells():
     assert rejected[1] > 12  # a planted bug: noise that is not allowed for is seen
 
 
-def noisy_effect(rng, bins, spread):
-    """Estimates of the average effect of x on 3,000 rows, with noise of the size of epsilon .7."""
-    x = 2 * rng.beta(*spread, 3_000) - 1
-    some = exact(x, rng.random(3_000) < special.expit(-0.3 + 1.6 * x), bins)
-    sd = np.r_[np.full(2 * bins, 4.3), np.full(bins, 69.0)]
-    noise = rng.laplace(0, sd / np.sqrt(2))
-    noisy = replace(
-        some, counts=some.counts + noise[: 2 * bins].reshape(2, bins),
-        offsets=some.offsets + noise[2 * bins :], noise=np.diag(sd**2),
-    )  # fmt: skip
-    points = np.concatenate([some.x + t * some.slopes[0] for (t,) in corners(1)])
-
-    def effect(b):
-        chance = special.expit(points @ b)
-        return chance * (1 - chance) * b[1]
-
-    return noisy.average(effect)
-
-
 def test_average_effects_cover_with_wide_bins_too():
-    """100 tables: 83 or fewer of them have a chance of 1e-5 at a coverage of .95."""
-    rng, bins, spread = np.random.default_rng(4), 6, (1, 1)
-    x = np.linspace(-1, 1, 20_001)
-    chance = special.expit(-0.3 + 1.6 * x)
+    """70 tables: 56 or fewer of them have a chance of 1e-5 at a coverage of .95."""
+    rng, bins, found = np.random.default_rng(4), 6, []
+    sd = np.r_[np.full(2 * bins, 4.3), np.full(bins, 69.0)]
+    for _ in range(70):
+        x = rng.uniform(-1, 1, 3_000)
+        some = exact(x, rng.random(3_000) < special.expit(-0.3 + 1.6 * x), bins)
+        counts, offsets = np.split(rng.laplace(0, sd / np.sqrt(2)).reshape(3, bins), [2])
+        noisy = replace(
+            some, counts=some.counts + counts, offsets=some.offsets + offsets, noise=np.diag(sd**2)
+        )
+        points = np.concatenate([some.x + t * some.slopes[0] for (t,) in corners(1)])
+
+        def effect(b, points=points):
+            chance = special.expit(points @ b)
+            return chance * (1 - chance) * b[1]
+
+        found.append(noisy.average(effect))
+    chance = special.expit(-0.3 + 1.6 * np.linspace(-1, 1, 20_001))
     truth = 1.6 * np.mean(chance * (1 - chance))
-    found = np.array([noisy_effect(rng, bins, spread) for _ in range(100)])
-    reach = 1.96 * np.sqrt(found[:, 1] + found[:, 2])
-    covered = (found[:, 0] - found[:, 4] - reach <= truth) & (
-        truth <= found[:, 0] - found[:, 3] + reach
-    )
-    assert covered.sum() > 83
-    ratio = np.sqrt(np.median(found[:, 1] + found[:, 2])) / found[:, 0].std()
-    assert 0.85 < ratio < 1.2
+    estimate, sampling, noise, low, high = np.array(found).T
+    reach = 1.96 * np.sqrt(sampling + noise)
+    covered = (estimate - high - reach <= truth) & (truth <= estimate - low + reach)
+    assert covered.sum() > 56
+    assert 0.85 < np.sqrt(np.median(sampling + noise)) / estimate.std() < 1.2
