@@ -36,7 +36,7 @@ def found():
     return fitted()
 
 
-@pytest.mark.parametrize(("n", "epsilon", "ridge"), [(0, 0.5, 0), (0, 1e5, 0.1), (3, 1e5, 0)])
+@pytest.mark.parametrize(("n", "epsilon", "ridge"), [(0, 0.5, 0), (0, 1e5, 0.1)])
 def test_an_empty_table_has_a_summary_that_claims_nothing(n, epsilon, ridge):
     result = fitted("y ~ a + g", n, epsilon, "add_remove", ridge=ridge)
     text = result.summary() + result.summary(target="table") + result._repr_html_()
@@ -50,8 +50,8 @@ def test_an_empty_table_has_a_summary_that_claims_nothing(n, epsilon, ridge):
 
 def test_one_contrast_has_single_numbers_as_in_statsmodels(found):
     one = found.t_test("a = 0.1")
-    for name, values in [("effect", one.params), ("sd", one.bse), ("tvalue", one.tvalues),
-                         ("statistic", one.tvalues), ("pvalue", one.pvalues)]:  # fmt: skip
+    for name, values in {"effect": one.params, "sd": one.bse, "tvalue": one.tvalues,
+                         "statistic": one.tvalues, "pvalue": one.pvalues}.items():  # fmt: skip
         assert isinstance(getattr(one, name), float)
         assert getattr(one, name) == values[0]
     two = found.t_test((np.eye(4)[1:3], [0.1, 0.2]))
@@ -81,10 +81,9 @@ def test_joint_tests_allow_for_the_noise(seeded_noise):
 
 def test_predictions_of_single_values_and_for_the_table(found):
     wanted = found.get_prediction({"a": [2, 3], "b": [0.5, 0.5], "g": ["s", "s"]})
-    given = found.get_prediction({"a": [2, 3], "b": 0.5, "g": "s"})
-    np.testing.assert_allclose(given.predicted_mean, wanted.predicted_mean, rtol=1e-9)
-    one = found.get_prediction({"a": 2, "b": 0.5, "g": "s"})
-    np.testing.assert_allclose(one.predicted_mean, wanted.predicted_mean[:1], rtol=1e-9)
+    for a, mean in (([2, 3], wanted.predicted_mean), (2, wanted.predicted_mean[:1])):
+        given = found.get_prediction({"a": a, "b": 0.5, "g": "s"})
+        np.testing.assert_allclose(given.predicted_mean, mean, rtol=1e-9)
     table = wanted.conf_int(target="table")
     np.testing.assert_array_equal(table, wanted.mean.conf_int(target="table"))
     assert np.all(np.diff(table) < np.diff(wanted.conf_int()))
@@ -93,14 +92,12 @@ def test_predictions_of_single_values_and_for_the_table(found):
 
 
 @pytest.mark.parametrize(("exog", "words"), [
-    ([[1, 2]], "by column"),
-    ({"a": ["x"], "b": [0], "g": ["n"]}, "need numbers for 'a'"),
-    ({"a": [[1, 2]], "b": [0], "g": ["n"]}, "not a list"),
-    ({"a": [None], "b": [0], "g": ["n"]}, "between 0 and 10"),
-    ({"a": [1], "b": 0}, "need values of"),
+    (([[1, 2]],), "by column"), ((), "keeps no rows"),
+    (({"a": ["x"], "b": [0], "g": ["n"]},), "need numbers for 'a'"),
+    (({"a": [[1, 2]], "b": [0], "g": ["n"]},), "not a list"),
+    (({"a": [None], "b": [0], "g": ["n"]},), "between 0 and 10"),
+    (({"a": [1], "b": 0},), "need values of"),
 ])  # fmt: skip
 def test_predictions_that_cannot_be_made_are_refused_with_a_sentence(found, exog, words):
     with pytest.raises(dps.RequestError, match=words):
-        found.get_prediction(exog)
-    with pytest.raises(dps.RequestError, match="keeps no rows"):
-        found.get_prediction()
+        found.get_prediction(*exog)
