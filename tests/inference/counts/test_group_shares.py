@@ -20,8 +20,10 @@ from dpstats.analyses.counts.group_shares import (
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.privacy.laws import DiscreteLaplace
 
-SCHEMA = dps.Schema([dps.Category("ward", ["n", "s", "w"]), dps.Boolean("ill")])
-PAIRS = {"pairs": dps.Marginals(["ward", "ill"])}
+SCHEMA = dps.Schema([
+    dps.Category("ward", ["n", "s", "w"]), dps.Boolean("urban"), dps.Boolean("ill"),
+])  # fmt: skip
+PAIRS = {"pairs": dps.Marginals(["ward", "urban", "ill"], degree=2)}
 GAP = dps.Difference("ill", by="ward", groups=("n", "s"))
 
 
@@ -29,10 +31,11 @@ def counts_of(budget, unit="replace", **options):
     """Answers for four counts of the rows of a table, of which two groups are compared."""
     rng, n = np.random.default_rng(3), 3_000
     ward = rng.choice(3, n, p=[0.5, 0.3, 0.2])
-    ill = rng.random(n) < np.array([0.3, 0.2, 0.5])[ward]
+    codes = {"ward": ward, "urban": rng.random(n) < 0.3,
+             "ill": rng.random(n) < np.array([0.3, 0.2, 0.5])[ward]}  # fmt: skip
+    rows = SCHEMA.to_frame({name: code.astype(np.int64) for name, code in codes.items()})
     plan = dps.plan(SCHEMA, PAIRS, budget=budget, unit=unit, **options)
-    release = dps.release(plan, SCHEMA.to_frame({"ward": ward, "ill": ill.astype(int)}), m=50)
-    return release.answers(GAP._counts(SCHEMA), disjoint=True)
+    return dps.release(plan, rows, m=50).answers(GAP._counts(SCHEMA), disjoint=True)
 
 
 def test_the_noise_of_a_difference_of_shares_is_that_of_both_groups_together():
@@ -41,6 +44,8 @@ def test_the_noise_of_a_difference_of_shares_is_that_of_both_groups_together():
     low, high = intervals.conf_int(0.05, "noise_aware", "table")
     sd = np.sqrt(intervals.noise_variances(np.array([[1.0, -1.0]]))).item()
     assert high[0] - low[0] == pytest.approx(2 * stats.norm.isf(0.025) * sd, rel=0.03)
+    apart = np.sqrt(sum(group.privacy_variance for group in intervals.groups))
+    assert sd > 1.05 * apart  # the groups' noises are negatively correlated
 
 
 def test_limits_and_pvalues_agree():
@@ -58,6 +63,7 @@ def test_limits_and_pvalues_agree():
 def test_a_mean_of_zeros_and_ones_has_the_joint_noise_of_its_counts():
     answers = counts_of(dps.ZCDP(1), rows_per_person=4)
     mean, own = NoisyMean.of_trait(answers, 2), answers.noise_covariance[2:, 2:]
+    assert own[0, 1] != 0
     expected = np.array([[own.sum(), own[0].sum()], [own[0].sum(), own[0, 0]]])
     assert mean.covariance[:2, :2] == pytest.approx(expected)
 

@@ -81,12 +81,23 @@ def test_values_and_simulated_errors_have_the_spread_of_real_ones(options):
     found, data = exact(2_500, **options)
     matrix = np.corrcoef(data.T) if found.standardize else np.cov(data.T)
     np.testing.assert_allclose(found.matrix, matrix, rtol=1e-9)
-    drawn = draw_noise(found.moments.answers, 150, np.random.default_rng(2))
+    moments, rng = found.moments, np.random.default_rng(2)
+    drawn = draw_noise(moments.answers, 150, rng)
     errors = np.array([noisy(found, draw).matrix - matrix for draw in drawn])
     simulated = next(found.deviations("privacy"))
     pairs = np.triu_indices(found.p, 1 if found.standardize else 0)
     ratio = errors.std(axis=0)[pairs] / simulated.std(axis=0)[pairs]
     np.testing.assert_allclose(ratio, 1, atol=0.2)
+    # of the moments themselves: the stated deviations, and a radius that holds for all entries
+    drawn = moments.noise(2_000, rng)
+    np.testing.assert_allclose(drawn.std(axis=0), moments.noise_sd, rtol=0.1)
+    inside = np.all(np.abs(drawn) <= moments.radius(0.1) + 1e-12, axis=(1, 2))
+    assert 0.88 < inside.mean() < 0.95
+    ones, count = (
+        np.insert([name in SIGNS for name, _ in moments.features], 0, True),
+        drawn[:, 0, 0],
+    )
+    assert np.all(drawn[:, ones, ones] == count[:, None])  # a sign times itself is one
 
 
 @pytest.mark.parametrize(("unit", "standardize", "clip_norm"), [

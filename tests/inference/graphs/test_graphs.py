@@ -1,4 +1,4 @@
-"""The inverse of noisy moments and its (partial) correlations: bias, bounds, laws of the error."""
+"""The inverse of noisy moments, its (partial) correlations, trees and sparse pictures."""
 
 from dataclasses import replace
 
@@ -8,6 +8,8 @@ import pytest
 import dpstats as dps
 from dpstats.analyses.graphs.noisy_precision import NoisyPrecision
 from dpstats.analyses.graphs.pair_intervals import PairLaws
+from dpstats.analyses.graphs.sparse_graphs import clime, graphical_lasso, positive_definite
+from dpstats.analyses.graphs.tree import spanning_tree, tree_verdicts
 from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.combining import Sources
 from dpstats.measured.view import View
@@ -124,36 +126,27 @@ def partials(matrix):
     return correlations(-np.linalg.inv(matrix))
 
 
-@pytest.mark.parametrize("value", [partials, correlations])
-def test_gradients_are_those_of_differences(value):
-    """A measured count is one more entry: the correlations do not change with their scale."""
-    covariance = covariance_of(300)
+@pytest.mark.parametrize(
+    ("value", "budget", "unit"),
+    [(partials, dps.PureDP(20), "add_remove"), (correlations, dps.ZCDP(5), "replace")],
+)
+def test_gradients_and_variances_of_the_noise_on_pairs_are_those_of_draws(value, budget, unit):
+    """2,000 draws: a variance has an error of 4 to 5%."""
+    covariance = covariance_of(None, budget=budget, unit=unit)
     laws = (
         PairLaws.partial(NoisyPrecision(covariance)) if value is partials
         else PairLaws.marginal(covariance)
     )  # fmt: skip
-    moments = covariance.moments.matrix
-    [(_, gradients)] = list(laws._gradients(PAIRS, laws.correlations[tuple(PAIRS)]))
-    rng, step = np.random.default_rng(0), 1e-6
-    for _ in range(20):
-        change = rng.standard_normal(moments.shape)
-        change += change.T
-        up, down = (value(covariance.of_moments(moments + s * step * change)) for s in (1, -1))
-        expected = np.einsum("fij,ij->f", gradients, change)
-        np.testing.assert_allclose((up - down) / (2 * step), expected, atol=2e-3, rtol=2e-3)
-
-
-@pytest.mark.parametrize(
-    ("budget", "unit"), [(dps.PureDP(20), "add_remove"), (dps.ZCDP(5), "replace")]
-)
-def test_variances_of_the_noise_on_pairs_are_those_of_draws(budget, unit):
-    """2,000 draws: a variance has an error of 4 to 5%."""
-    covariance = covariance_of(None, budget=budget, unit=unit)
-    laws = PairLaws.partial(NoisyPrecision(covariance))
-    law = laws.error(PAIRS, laws.correlations[tuple(PAIRS)], sampling=False)
-    errors = covariance.moments.noise(2_000, np.random.default_rng(0))
-    found = [partials(covariance.of_moments(covariance.moments.matrix + e)) for e in errors]
-    np.testing.assert_allclose(law.variances, np.var(np.arctanh(found), axis=0), rtol=0.2)
+    at, moments = laws.correlations[tuple(PAIRS)], covariance.moments
+    errors = moments.noise(2_000, np.random.default_rng(0))
+    found = [value(covariance.of_moments(moments.matrix + e)) for e in errors]
+    expected = laws.error(PAIRS, at, sampling=False).variances
+    np.testing.assert_allclose(expected, np.var(np.arctanh(found), axis=0), rtol=0.2)
+    [(_, gradients)] = list(laws._gradients(PAIRS, at))
+    for change in 1e-4 * errors[:20]:
+        up, down = (value(covariance.of_moments(moments.matrix + s * change)) for s in (1, -1))
+        moved = np.einsum("fij,ij->f", gradients, change)
+        np.testing.assert_allclose((up - down) / 2, moved, rtol=5e-3, atol=1e-9)
 
 
 def test_heavy_tails_have_a_larger_sampling_part():
@@ -171,3 +164,41 @@ def test_heavy_tails_have_a_larger_sampling_part():
     ratio = law.normal * 20_000 / spread
     assert np.all((ratio > 0.75) & (ratio < 1.5))
     assert spread.max() > 1.3
+
+
+def test_verdicts_hold_for_all_weights_and_say_all_that_can_be_said():
+    """Sure: in the tree even at its lower end, with all others at the upper one; and so on."""
+    rng, kinds = np.random.default_rng(0), set()
+    for run in range(45):
+        p, width = int(rng.integers(3, 7)), (0.02, 0.2, 1.0)[run % 3]
+        pairs = np.array(np.triu_indices(p, 1))
+        centre, below, above = rng.random((3, pairs.shape[1])) * np.array([[1], [width], [width]])
+        low, high = centre - below, centre + above
+        verdicts = tree_verdicts(low, high, pairs, p)
+        kinds |= set(verdicts)
+        for d, verdict in enumerate(verdicts):
+            own = np.arange(len(low)) == d
+            assert (verdict == "sure") == spanning_tree(np.where(own, low, high), pairs, p)[d]
+            assert (verdict == "impossible") != spanning_tree(np.where(own, high, low), pairs, p)[d]
+    assert kinds == {"sure", "impossible", "undecided"}
+
+
+def test_clime_is_the_inverse_without_a_penalty_and_else_within_its_constraint():
+    inverse = np.eye(6) - np.diag(np.full(5, 0.4), 1) - np.diag(np.full(5, 0.4), -1)
+    matrix = np.linalg.inv(inverse)
+    exact, sparse = clime(matrix, [1e-9])[0], clime(matrix, [0.1])[0]
+    np.testing.assert_allclose(exact, inverse, atol=1e-6)
+    # The symmetric matrix keeps the entries that are smaller: the constraint holds to a factor.
+    assert np.abs(matrix @ sparse - np.eye(6)).max() < 0.3
+
+
+def test_an_indefinite_matrix_is_lifted():
+    whole, noisy = np.eye(3), np.eye(3)
+    noisy[0, 1] = noisy[1, 0] = 0.99
+    noisy[0, 2] = noisy[2, 0] = -0.9
+    assert np.linalg.eigvalsh(noisy)[0] < 0
+    lifted = positive_definite(noisy)
+    assert np.linalg.eigvalsh(lifted)[0] > 0
+    np.testing.assert_allclose(np.diag(lifted), 1)
+    assert positive_definite(whole) is whole
+    assert np.all(np.isfinite(graphical_lasso(lifted, [0.1])))
