@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
@@ -27,14 +25,14 @@ PAIRS = {"pairs": dps.Marginals(["ward", "urban", "ill"], degree=2)}
 GAP = dps.Difference("ill", by="ward", groups=("n", "s"))
 
 
-def counts_of(budget, unit="replace", **options):
+def counts_of(budget, unit="replace", asked=PAIRS, **options):
     """Answers for four counts of the rows of a table, of which two groups are compared."""
     rng, n = np.random.default_rng(3), 3_000
     ward = rng.choice(3, n, p=[0.5, 0.3, 0.2])
     codes = {"ward": ward, "urban": rng.random(n) < 0.3,
              "ill": rng.random(n) < np.array([0.3, 0.2, 0.5])[ward]}  # fmt: skip
     rows = SCHEMA.to_frame({name: code.astype(np.int64) for name, code in codes.items()})
-    plan = dps.plan(SCHEMA, PAIRS, budget=budget, unit=unit, **options)
+    plan = dps.plan(SCHEMA, asked, budget=budget, unit=unit, **options)
     return dps.release(plan, rows, m=50).answers(GAP._counts(SCHEMA), disjoint=True)
 
 
@@ -68,20 +66,11 @@ def test_a_mean_of_zeros_and_ones_has_the_joint_noise_of_its_counts():
     assert mean.covariance[:2, :2] == pytest.approx(expected)
 
 
-@cache
-def measured(scale):
-    """Answers for four counts, with the trait and without in two groups."""
-    schema = dps.Schema([dps.Boolean("ill"), dps.Boolean("urban")])
-    gap = dps.Difference("ill", by="urban")
-    plan = dps.plan(schema, {"gap": gap}, budget=dps.PureDP(1 / scale), unit="add_remove")
-    frame = pd.DataFrame({"ill": [True, False] * 10, "urban": [True] * 10 + [False] * 10})
-    return dps.release(plan, frame, m=10, k=10).infer("gap").intervals.answers
-
-
 def drawn_of(counts, scale):
     """Draws for noisy counts of groups; of the first group alone if the other has (1, 1)."""
     sums, uniforms = np.ravel(counts).astype(float), np.linspace(-0.4, 0.4, 4)
-    answers = replace(measured(scale), sums=sums, uniforms=uniforms)
+    answers = counts_of(dps.PureDP(1 / scale), "add_remove", {"gap": GAP})
+    answers = replace(answers, sums=sums, uniforms=uniforms)
     return DrawnShares(answers.subset(slice(2)) if counts[1] == (1, 1) else answers)
 
 
