@@ -142,10 +142,9 @@ def test_without_expected_counts_of_five_there_is_no_verdict_and_it_says_why():
     assert few.low == pytest.approx(400)
     assert few.low > few.critical
     assert few.verdict == "inconclusive"
-    assert str(few).endswith("): " + few.reason)
+    assert str(few).endswith(few.reason)
     assert "expected counts of 5 are not certain" in few.reason
     assert (enough.verdict, enough.reason) == ("reject", "")
-    assert str(enough).endswith(")")
 
 
 def pearson_of(tables):
