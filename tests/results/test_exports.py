@@ -39,41 +39,39 @@ def test_frames_hold_the_level_of_every_column(release):
     frame = release.infer("pairs").to_frame()
     assert list(frame.columns[:5]) == ["term", "a&b", "c", "term (level)", "estimate"]
     first = frame[frame["term"] == "a&b=x_1, c=False"].iloc[0]
-    assert first["a&b"] == "x_1"
-    assert first["c"] == "False"
+    assert (first["a&b"], first["c"]) == ("x_1", "False")
     counts = release.infer("strata").to_frame()
     assert list(counts.columns[:4]) == ["cell", "term", "c", "a&b"]
-    assert (counts["c"] == counts["cell"].str.extract("c=([^,]*)")[0]).all()
-    assert (counts["a&b"] == counts["cell"].str.extract("a&b=([^,]*)")[0]).all()
+    for name in ("c", "a&b"):
+        assert (counts[name] == counts["cell"].str.extract(f"{name}=([^,]*)")[0]).all()
     assert "c" not in release.infer("share").to_frame()
 
 
 def test_cross_tables_are_those_of_the_rows(release, rows):
-    shares = release.infer("pairs").crosstab("c", "a&b")
-    exact = pd.crosstab(rows["c"].astype(str), rows["a&b"].fillna("(missing)"), normalize=True)
-    exact = exact[["x_1", "y%", "(missing)"]]
-    assert shares.index.name == "c"
-    assert shares.columns.tolist() == exact.columns.tolist()
+    pairs, levels = release.infer("pairs"), ["x_1", "y%", "(missing)"]
+    shares = pairs.crosstab("c", "a&b")
+    own = rows.assign(**{"a&b": rows["a&b"].fillna("(missing)"), "c": rows["c"].astype(str)})
+    exact = pd.crosstab(own["c"], own["a&b"], normalize=True)[levels]
+    assert (shares.index.name, shares.columns.tolist()) == ("c", levels)
     np.testing.assert_allclose(shares, exact, atol=0.002)
-    assert shares.equals(release.infer("pairs").crosstab("a&b", "c").T)
+    assert shares.equals(pairs.crosstab("a&b", "c").T)
     counts = release.infer("strata").crosstab("term", "c", "a&b")
-    bins = pd.cut(rows["term"], [0, 50, 101], right=False)
-    of_rows = pd.crosstab([bins, rows["c"]], rows["a&b"].fillna("(missing)"))
-    np.testing.assert_allclose(counts, of_rows[["x_1", "y%", "(missing)"]], atol=2)
+    of_rows = pd.crosstab([own["term"] >= 50, own["c"]], own["a&b"])[levels]
+    np.testing.assert_allclose(counts, of_rows, atol=2)
     assert release.infer("fit").crosstab("c").shape == (1, 2)
-    pairs = release.infer("pairs")
     ends = np.asarray(pairs.conf_int(alpha=0.1, method="certified"))
     low = pairs.crosstab("a&b", "c", values="conf_low", alpha=0.1, method="certified")
     np.testing.assert_array_equal(low.to_numpy().ravel(), ends[: low.size, 0])
 
 
-def test_cross_tables_that_are_not_there(release):
-    with pytest.raises(dps.RequestError, match=r"for a margin infer dps.Marginals\(\['c'\]"):
-        release.infer("pairs").crosstab("c")
-    with pytest.raises(dps.RequestError, match="no table of exactly these columns"):
-        release.infer("share").crosstab("c")
-    with pytest.raises(dps.RequestError, match="values must be"):
-        release.infer("pairs").crosstab("c", "a&b", values="p")
+@pytest.mark.parametrize(("name", "columns", "options", "words"), [
+    ("pairs", ["c"], {}, r"for a margin infer dps.Marginals\(\['c'\]"),
+    ("share", ["c"], {}, "no table of exactly these columns"),
+    ("pairs", ["c", "a&b"], {"values": "p"}, "values must be"),
+])  # fmt: skip
+def test_cross_tables_that_are_not_there(release, name, columns, options, words):
+    with pytest.raises(dps.RequestError, match=words):
+        release.infer(name).crosstab(*columns, **options)
 
 
 def test_latex_escapes_labels(release):

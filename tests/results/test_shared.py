@@ -1,4 +1,4 @@
-"""What all results share: names, headline, equality, hash, and their types."""
+"""What all results share: equality, copies, frames, kept intervals, and names."""
 
 import copy
 import pickle
@@ -9,6 +9,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.releases import load
+from dpstats.results.named import Named
 
 ANALYSES = {
     "share": dps.Proportion("smoker == 'yes'"),
@@ -36,24 +37,15 @@ def results_of(release):
     return found
 
 
-def test_inferring_twice_gives_equal_results(release, tmp_path):
+def test_results_are_equal_to_their_copies_alone(release, tmp_path):
+    """To those of a copy of the release too."""
     release.save(tmp_path / "r.zip")
-    first = results_of(release)
-    again = results_of(load(tmp_path / "r.zip"))
-    for name, result in first.items():
-        assert result == again[name], name
-        assert hash(result) == hash(again[name])
-    assert len(set(first.values())) == len(first)
-
-
-def test_copies_are_equal_and_other_results_are_not(release):
-    found = results_of(release)
+    found, reloaded = results_of(release), results_of(load(tmp_path / "r.zip"))
     for name, result in found.items():
-        for other_name, other in found.items():
-            assert (result == other) == (name == other_name)
-        again = pickle.loads(pickle.dumps(copy.deepcopy(result)))
-        assert again == result
-        assert hash(again) == hash(result)
+        assert [other for other in found if result == found[other]] == [name]
+        for again in (reloaded[name], pickle.loads(pickle.dumps(copy.deepcopy(result)))):
+            assert result == again, name
+            assert hash(result) == hash(again)
 
 
 def test_results_of_persons_are_pickled_also_after_their_intervals():
@@ -86,3 +78,65 @@ def test_all_results_print_frame_and_have_intervals_or_not(release):
         if not tested:
             ends = np.reshape(result.conf_int(alpha=0.1), (-1, 2))
             np.testing.assert_array_equal(frame[["conf_low", "conf_high"]], ends)
+
+
+def test_long_tables_are_cut_and_say_so():
+    levels, rng = list("abcdefghij"), np.random.default_rng(0)
+    schema = dps.Schema([dps.Category(name, levels) for name in ("c0", "c1")])
+    frame = pd.DataFrame({name: rng.choice(levels, 3000) for name in ("c0", "c1")})
+    plan = dps.plan(schema, {"t": dps.Marginals(["c0", "c1"])}, budget=dps.PureDP(1))
+    result = dps.release(plan, frame, rng=0, m=50).infer("t")
+    text = result.summary()
+    assert "40 more rows in to_frame(); print them with most=" in text
+    assert "c0=f, c1=j" in text
+    assert "c0=g, c1=a" not in text
+    assert "more rows" not in result.summary(most=100)
+    assert len(result.to_frame()) == 100
+    assert result._repr_html_().count("<tr") == 61
+    np.testing.assert_allclose(result.conf_int()[:3], result._first(3).conf_int(), rtol=1e-10)
+
+
+def test_intervals_are_computed_once(release, monkeypatch):
+    result = release.infer("share")
+    fresh, first, ends = pickle.dumps(result), result.summary(), result.conf_int()
+    asked = {"alpha": 0.1}, {"target": "table"}
+    others = [result.conf_int(**options) for options in asked]
+    ends[:] = 7  # of the caller
+    monkeypatch.setattr(type(result.intervals), "conf_int", None)
+    assert result.summary() == first
+    assert result.conf_int()[1] < 1
+    for options, other in zip(asked, others, strict=True):
+        np.testing.assert_array_equal(result.conf_int(**options), other)
+    with pytest.raises(TypeError):
+        result.conf_int(alpha=0.11)
+    assert pickle.dumps(result) == fresh
+
+
+PARAMS = Named([1.5, -2.0, 4.0], ["Intercept", "age", "pay"])
+
+
+def test_entries_go_by_number_and_by_name():
+    assert (PARAMS["age"], PARAMS[1], PARAMS[-1]) == (-2.0, -2.0, 4.0)
+    assert PARAMS[["pay", "age"]].tolist() == [4.0, -2.0]
+    assert Named([[0.0, 1.0], [2.0, 3.0]], ["a", "b"])["b"].tolist() == [2.0, 3.0]
+    with pytest.raises(dps.RequestError, match=r"no parameter 'height'; the names are .*'age'"):
+        PARAMS["height"]
+    with pytest.raises(dps.RequestError, match="several parameters are called 'a'; give the num"):
+        Named([1.0, 2.0], ["a", "a"])["a"]
+
+
+@pytest.mark.parametrize("derive", [
+    np.asarray, np.exp, lambda x: x[1:], lambda x: 2 * x, lambda x: x[x > 0],
+    lambda x: x @ np.eye(3), lambda x: np.add(x, 1, out=Named(x)),
+])  # fmt: skip
+def test_what_is_computed_from_them_is_a_plain_array(derive):
+    found = derive(PARAMS)
+    assert type(found) is np.ndarray
+    np.testing.assert_array_equal(found, derive(np.array([1.5, -2.0, 4.0])))
+
+
+def test_copies_and_files_keep_the_names():
+    for found in (copy.copy(PARAMS), copy.deepcopy(PARAMS), pickle.loads(pickle.dumps(PARAMS))):
+        assert found.names == PARAMS.names
+        assert found["pay"] == 4.0
+        assert not np.shares_memory(found, PARAMS)

@@ -1,4 +1,4 @@
-"""No interval has width zero, however far the noise is beyond its law."""
+"""No interval has width zero, however far the noise is beyond its law, and none grows shorter."""
 
 import numpy as np
 import pandas as pd
@@ -7,14 +7,11 @@ import pytest
 import dpstats as dps
 from dpstats.privacy import noise
 
-SCHEMA = dps.Schema(
-    [
-        dps.Boolean("ill"),
-        dps.Category("area", ["a", "b", "c"]),
-        dps.Number("age", 0, 100, edges=[30, 60], missing=50),
-        dps.Number("pay", 0, 10, edges=[5], missing=5),
-    ]
-)
+SCHEMA = dps.Schema([
+    dps.Boolean("ill"), dps.Category("area", ["a", "b", "c"]),
+    dps.Number("age", 0, 100, edges=[30, 60], missing=50),
+    dps.Number("pay", 0, 10, edges=[5], missing=5),
+])  # fmt: skip
 ANALYSES = {
     "group": dps.Proportion("ill", given="area == 'a'"),
     "cells": dps.Marginals(["ill", "area"]),
@@ -26,14 +23,15 @@ ANALYSES = {
     "components": dps.PCA(["age", "pay"]),
     "fit": dps.GoodnessOfFit("area", {"a": 0.5, "b": 0.3, "c": 0.2}, simulations=99),
 }
+DRAWN = ("group", "difference", "components")  # limits are certified ones where the draws end
 
 
 class Far:
     """Noise that is moved by many scales in a third of the answers, and against it in another."""
 
-    def __init__(self, source, seed, distance):
+    def __init__(self, source, distance):
         self.source, self.uniforms = source, source.uniforms
-        self.rng, self.distance = np.random.default_rng(seed), distance
+        self.rng, self.distance = np.random.default_rng(0), distance
 
     def __call__(self, scale, size):
         drawn = self.source(scale, size)
@@ -43,28 +41,40 @@ class Far:
         return drawn + np.round(moved).astype(np.int64)
 
 
-def ends_of(result):
-    for method in ("noise_aware", "certified"):
-        for target in ("population", "table"):
-            if not result.lacking(method, target):
-                found = result.conf_int(method=method, target=target)
-                yield (method, target), np.asarray(found).reshape(-1, 2)
-
-
-@pytest.mark.parametrize("unit", ["replace", pytest.param("add_remove", marks=pytest.mark.slow)])
-def test_no_interval_is_one_value(unit, seeded_noise):
-    rng = np.random.default_rng(5)
+@pytest.mark.parametrize(
+    ("unit", "distance"),
+    [("replace", 0), ("replace", 1_000), pytest.param("add_remove", 25, marks=pytest.mark.slow)],
+)
+def test_no_interval_is_one_value_and_all_are_nested(unit, distance, seeded_noise):
+    """Also at tiny errors, where draws end: limits contain the certified ones."""
+    rng, n = np.random.default_rng(5), 3_000
     frame = pd.DataFrame({
-        "ill": rng.random(3_000) < 0.02, "area": rng.choice(["a", "b", "c"], 3_000),
-        "age": rng.integers(0, 101, 3_000), "pay": rng.integers(0, 11, 3_000),
+        "ill": rng.random(n) < 0.02, "area": rng.choice(["a", "b", "c"], n),
+        "age": rng.integers(0, 101, n), "pay": rng.integers(0, 11, n),
     })  # fmt: skip
     plan = dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(2 * len(ANALYSES)), unit=unit)
-    distance = 1_000 if unit == "replace" else 25
-    with noise._noise_from(Far(seeded_noise(0), 0, distance)):
+    with noise._noise_from(Far(seeded_noise(0), distance)):
         release = dps.release(plan, frame, rng=0, m=50)
     for name in ANALYSES:
-        for kind, ends in ends_of(release.infer(name)):
-            width = ends[:, 1] - ends[:, 0]
-            if name == "components":  # loadings may be known without data
-                width = width[:2]
-            assert np.all(width > 0), (name, kind, ends)
+        result, found = release.infer(name), {}
+        alphas = (0.05,) if distance or name == "fit" else (0.05, 1e-6, 1e-13)
+        for method in ("noise_aware", "certified"):
+            for target in ("population", "table"):
+                if result.lacking(method, target):
+                    continue
+                options = {"method": method, "target": target}
+                options |= {"simultaneous": True} if name == "cells" else {}
+                ends = [np.reshape(result.conf_int(alpha=a, **options), (-1, 2)) for a in alphas]
+                # loadings may be known without data
+                low, high = np.moveaxis(ends, 2, 0)[..., : 2 if name == "components" else None]
+                found[method, target] = low, high
+                assert np.all(high > low), (name, method, target)
+                nested = (low[1:] <= low[:-1] + 1e-9) & (high[1:] >= high[:-1] - 1e-9)
+                assert np.all(nested), (name, method, target)
+                assert name != "correlation" or np.all(np.diff(high - low, axis=0) > 0)
+        far = () if len(alphas) == 1 else (1, 2) if name in DRAWN else (2,)
+        for target in ("population", "table"):
+            aware, certified = (found.get((m, target)) for m in ("noise_aware", "certified"))
+            for at in far if aware and certified else ():
+                assert np.all(aware[0][at] <= certified[0][at] + 1e-9), (name, target)
+                assert np.all(aware[1][at] >= certified[1][at] - 1e-9), (name, target)

@@ -65,13 +65,6 @@ def simulated(setting, runs, fitted):
         yield population, rows, fit
 
 
-def clopper_pearson(successes, runs, error=FAILURE):
-    """Two-sided limits of a rate."""
-    low = stats.beta.ppf(error / 2, successes, runs - successes + 1) if successes else 0.0
-    high = stats.beta.isf(error / 2, successes + 1, runs - successes) if successes < runs else 1.0
-    return low, high
-
-
 class Table:
     """Rows that are printed at the end: a figure, a width, what is claimed and what passes."""
 
@@ -152,17 +145,9 @@ def table(request):
 @pytest.fixture(scope="session")
 def tools():
     """The helpers of this file, since test files cannot import each other."""
-    return SimpleNamespace(
-        Laplace=measuring.Laplace,
-        Gaussian=measuring.Gaussian,
-        noise_of=measuring.noise_of,
-        noise_of_scales=measuring.noise_of_scales,
-        latent_codes=latent_codes,
-        with_noise=measuring.with_noise,
-        fresh=measuring.fresh,
-        simulated=simulated,
-        clopper_pearson=clopper_pearson,
-    )
+    names = "Laplace", "noise_of", "with_noise", "fresh"
+    shared = {name: getattr(measuring, name) for name in names}
+    return SimpleNamespace(latent_codes=latent_codes, simulated=simulated, **shared)
 
 
 def pytest_configure(config):

@@ -9,6 +9,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 from scipy import special, stats
 
 import dpstats as dps
@@ -28,7 +29,7 @@ TRUE = {
     "logit on cells": np.array([-1.0, 0.2, 0.0, 0.4]),
 }  # fmt: skip
 MEANS = {"ill": special.expit, "visits": np.exp, "y": lambda predictor: predictor}
-SLOPES = {"ill": lambda m: m * (1 - m), "visits": lambda m: m, "y": np.ones_like}
+FAMILIES = {"ill": sm.families.Binomial, "visits": sm.families.Poisson, "y": sm.families.Gaussian}
 LATENT = {0.05: {"ill": 0.08, "visits": 0.055, "y": 0.05}, 0.2: {"ill": 0.31, "visits": 0.22}}
 """Correlations of the deviates at which those of responses are about .05 and .2."""
 MOST = {"log": 18}  # of the ratio to the width without privacy; of others 6
@@ -76,17 +77,11 @@ def drawn(rng, name, n, icc):
 
 
 def without_privacy(frame, name):
-    """Widths of the linearised t intervals, with the weights as they are."""
-    response, x = response_of(name), regressors(frame, name)
-    y, w, b = frame[response].to_numpy(dtype=float), frame["w"].to_numpy(), TRUE[name]
-    for _ in range(8):
-        mean = MEANS[response](x @ b)
-        inverse = np.linalg.inv((x.T * (w * SLOPES[response](mean))) @ x)
-        b = b + inverse @ (x.T @ (w * (y - mean)))
-    scores = pd.DataFrame(x * (w * (y - MEANS[response](x @ b)))[:, np.newaxis] @ inverse)
-    totals = scores.groupby([frame["stratum"], frame["unit"]]).sum()
-    covariance = sum(len(own) * np.cov(own.T, ddof=1) for _, own in totals.groupby(level=0))
-    return 2 * stats.t.ppf(0.975, STRATA * (UNITS - 1)) * np.sqrt(np.diag(covariance))
+    """Widths of intervals whose errors are clustered in units, with the weights as they are."""
+    response, units = response_of(name), frame["stratum"] * UNITS + frame["unit"]
+    y, x = frame[response].to_numpy(dtype=float), regressors(frame, name).astype(float)
+    model = sm.GEE(y, x, units, family=FAMILIES[response](), weights=frame["w"].to_numpy())
+    return np.diff(model.fit().conf_int())[:, 0]
 
 
 @pytest.mark.simulate(SETTINGS, few=[13, 18], runs=(6, 250))
@@ -105,8 +100,7 @@ def test_weighted_regressions(setting, runs, table, tools):
     plan = dps.plan(schema, {"it": analysis}, budget=BUDGETS[law], unit=relation, n=n)
     rng = np.random.default_rng(11)
     widths, plain = [], []
-    noise = tools.noise_of(BUDGETS[law])(6)
-    with _noise_from(noise):
+    with _noise_from(tools.noise_of(BUDGETS[law])(6)):
         for _ in range(runs):
             frame = drawn(rng, name, n, icc)
             sources = Sources(dps.measure(plan, frame))

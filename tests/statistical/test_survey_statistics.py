@@ -45,25 +45,21 @@ def drawn(effects, size, rng):
     )  # fmt: skip
 
 
-def releases(columns, analysis, setting, complete, runs, noise, icc=0.05, numbers=()):
+def releases(columns, analysis, setting, complete, runs, tools, icc=0.05, numbers=()):
     """Results of an analysis of redrawn surveys, whose rows `complete` fills in."""
     design, law, unit = setting
-    size = DESIGNS[design]
-    plan = dps.plan(
-        schema_of(columns, design), {"x": analysis}, budget=BUDGETS[law], unit=unit,
-        n=int(np.prod(size)), reference=dps.Uniform(),
-    )  # fmt: skip
+    schema, size = schema_of(columns, design), DESIGNS[design]
     rng = np.random.default_rng(5)
     effects = rng.normal(size=(*numbers, size[0], 300)) * icc**0.5
-    with _noise_from(noise):
+    with _noise_from(tools.noise_of(BUDGETS[law])(4)):
         for _ in range(runs):
             sample = drawn(effects, size, rng)
             rows = sample.frame.assign(**complete(sample, rng))
-            plan_of = plan if unit == "add_remove" else dps.plan(
-                plan.schema, {"x": analysis}, budget=BUDGETS[law], unit=unit,
-                n=len(rows), reference=dps.Uniform(),
+            plan = dps.plan(
+                schema, {"x": analysis}, budget=BUDGETS[law], unit=unit, reference=dps.Uniform(),
+                n=int(np.prod(size)) if unit == "add_remove" else len(rows),
             )  # fmt: skip
-            yield effects, dps.release(plan_of, rows, rng=0, m=2, k=10).infer("x")
+            yield effects, dps.release(plan, rows, rng=0, m=2, k=10).infer("x")
 
 
 def normal_shares(effects, cuts, icc=0.05):
@@ -83,7 +79,7 @@ RATIOS = [
 ]  # fmt: skip
 
 
-@pytest.mark.simulate(SETTINGS, few=(0,), runs=(12, 300))
+@pytest.mark.simulate(SETTINGS, few=(0,), runs=(8, 300))
 def test_level_of_rao_scott(setting, runs, table, tools):
     """A trait with clusters, by groups that partly follow units: independent in the population."""
 
@@ -94,14 +90,13 @@ def test_level_of_rao_scott(setting, runs, table, tools):
         return {"g": group, "y": rng.random(len(below)) < below}
 
     columns = [dps.Category("g", [0, 1, 2]), dps.Boolean("y")]
-    noise = tools.noise_of(BUDGETS[setting[1]])(3)
     asked = dps.Independence("g", "y")
-    for _, result in releases(columns, asked, setting, complete, runs, noise):
+    for _, result in releases(columns, asked, setting, complete, runs, tools):
         table.reject("Rao-Scott", result.pvalue, 0.06)
     table.finish(", ".join(setting))
 
 
-@pytest.mark.simulate(SETTINGS, few=(0,), runs=(12, 300))
+@pytest.mark.simulate(SETTINGS, few=(0,), runs=(8, 300))
 def test_quantiles(setting, runs, table, tools):
     """Coverage of the distribution function at three edges of 32 bins, and of quantiles."""
 
@@ -109,10 +104,9 @@ def test_quantiles(setting, runs, table, tools):
         return {"x": stats.norm.cdf(sample.effect + 0.95**0.5 * rng.normal(size=len(sample.unit)))}
 
     edges, some = np.arange(1, 32) / 32, [9, 15, 21]
-    columns = [dps.Number("x", 0, 1, edges=edges.tolist(), missing=0)]
+    columns = [dps.Number("x", 0, 1, edges=edges, missing=0)]
     asked = dps.Quantile("x", [0.3, 0.5, 0.7])
-    noise = tools.noise_of(BUDGETS[setting[1]])(4)
-    for effects, result in releases(columns, asked, setting, complete, runs, noise):
+    for effects, result in releases(columns, asked, setting, complete, runs, tools):
         shares = normal_shares(effects, stats.norm.ppf(edges))
         frame = result.distribution()
         table.hold("F", frame[["low", "high"]].to_numpy()[some], shares[some], 0.93)
@@ -121,7 +115,7 @@ def test_quantiles(setting, runs, table, tools):
     table.finish(", ".join(setting))
 
 
-@pytest.mark.simulate(SETTINGS, few=(0,), runs=(12, 300))
+@pytest.mark.simulate(SETTINGS, few=(0,), runs=(8, 300))
 def test_survival(setting, runs, table, tools):
     """Coverage of curves of two groups and of their difference; level of the log-rank test.
 
@@ -139,8 +133,7 @@ def test_survival(setting, runs, table, tools):
         dps.Number("t", 0, 30, edges=edges, missing=0), dps.Boolean("died"), dps.Boolean("g"),
     ]  # fmt: skip
     asked = dps.Survival("t", "died", by="g")
-    noise = tools.noise_of(BUDGETS[setting[1]])(5)
-    for effects, result in releases(columns, asked, setting, complete, runs, noise):
+    for effects, result in releases(columns, asked, setting, complete, runs, tools):
         own = normal_shares(effects, stats.norm.ppf(np.exp(-0.1 * np.array(edges))))[some]
         table.hold("S", np.asarray(result.conf_int())[some], own, 0.93)
         if all(curve.bins > 2 for curve in result.curves):
@@ -149,7 +142,7 @@ def test_survival(setting, runs, table, tools):
     table.finish(", ".join(setting))
 
 
-@pytest.mark.simulate(RATIOS, few=(7,), runs=(10, 300))
+@pytest.mark.simulate(RATIOS, few=(7,), runs=(8, 300))
 def test_ratios(setting, runs, table, tools):
     """Costs and incomes that have clusters; widths beside those without privacy."""
     icc, plain, at = setting[0], [], np.linspace(-6, 6, 2_001)
@@ -173,9 +166,8 @@ def test_ratios(setting, runs, table, tools):
 
     columns = [dps.Number(name, 0, 1, points=points, missing=0)
                for name, points in (("y", 201), ("x", 401))]  # fmt: skip
-    noise = tools.noise_of(BUDGETS[setting[2]])(6)
     effects, results = zip(*releases(
-        columns, dps.Ratio("y", "x"), setting[1:], complete, runs, noise, icc, numbers=(2,)
+        columns, dps.Ratio("y", "x"), setting[1:], complete, runs, tools, icc, numbers=(2,)
     ), strict=True)  # fmt: skip
     low, high = np.array([result.conf_int() for result in results]).T
     y, x = values(effects[0][..., np.newaxis], stats.norm.ppf((np.arange(100) + 0.5) / 100))

@@ -1,20 +1,13 @@
-"""Moves of eigenvalues and eigenvectors against full decompositions of every matrix."""
+"""Moves of eigenvalues against full decompositions of every matrix, and quantiles of draws."""
 
 import numpy as np
 import pytest
 
-from dpstats.analyses.moments.eigen_moves import (
-    ErrorDraws,
-    _rise,
-    _worst,
-    outer,
-    rises,
-)
+from dpstats.analyses.moments.eigen_moves import ErrorDraws, Tail, _rise, _worst, outer, rises
 
 LEVEL, ANY = 0.0225, (-np.inf, np.inf)
-APART = np.array([16.0, 12.0, 9.0, 5.0, 1.0])
 SPECTRA = {
-    "apart": APART,
+    "apart": np.array([16.0, 12.0, 9.0, 5.0, 1.0]),
     "close": np.linspace(5.0, 4.0, 8),
     "a few and a floor": np.append([12.0, 8.0, 5.0], np.linspace(1.5, 0.5, 6)),
 }
@@ -60,11 +53,11 @@ def test_reaches_are_those_of_full_decompositions(name, mirrored):
         assert len(same.errors) == 2_000  # by perturbation, of all draws
 
 
-@pytest.mark.parametrize(("mirrored", "shift"), [(False, 0.05), (True, 0.05)])
-def test_limits_of_noise_alone_are_those_of_full_decompositions(mirrored, shift):
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_limits_of_noise_alone_are_those_of_full_decompositions(mirrored):
     """True values are not negative, and with the least shift half of the estimates are."""
     draws = errors(8, 300, 0.5)
-    seen = np.linalg.eigvalsh(draws.errors[0])[::-1] + shift
+    seen = np.linalg.eigvalsh(draws.errors[0])[::-1] + 0.05
     slack, limits = outer(draws.norms, 0.005), (0.0, np.inf)
     if mirrored:
         draws, seen, limits = draws.mirrored(), -seen[::-1], (-np.inf, 0.0)
@@ -82,10 +75,9 @@ def test_estimates_that_no_value_explains_keep_a_possible_limit():
     """The noise spreads eigenvalues by far more than these."""
     draws, seen = errors(5, 400).mirrored(), np.linspace(-0.01, -0.05, 5)
     slack, limits = outer(draws.norms, 0.005), (-np.inf, 0.0)
-    every = exact(draws, seen, slack, 4, limits)
-    assert seen[4] - every > 0
+    assert seen[4] > exact(draws, seen, slack, 4, limits)
     for found in rises(draws, seen, limits, slack, LEVEL, range(5)):
-        assert np.all(seen[list(found.numbers)] - found.reach <= 0)
+        assert np.all(seen[list(found.numbers)] <= found.reach)
 
 
 def test_the_number_of_draws_depends_on_estimates_level_and_largest_norm_alone():
@@ -104,3 +96,23 @@ def test_the_number_of_draws_depends_on_estimates_level_and_largest_norm_alone()
     few, many = min(usual, key=lambda found: found[1])[1], len(first.errors)
     smaller = [size for _, size in sizes(first, 1.0, LEVEL / 2)]
     assert few < min(smaller) < max(smaller) == many
+
+
+@pytest.mark.parametrize("law", ["opposite", "equal", "independent"])
+def test_one_more_draw_exceeds_the_outer_quantile_no_more_often_than_said(law):
+    """Any of size + 2 draws in pairs may be the new one, whose partner is not seen."""
+    level, rng, size = 0.1, np.random.default_rng(0), 100
+    pairs = rng.permutation(np.arange(1.0, size + 3)).reshape(-1, 2)
+    if law != "independent":
+        pairs[:, 1] = pairs[:, 0] if law == "equal" else -pairs[:, 0]
+    above = [pair > outer(np.delete(pairs, i, axis=0).ravel(), level)
+             for i, pair in enumerate(pairs)]  # fmt: skip
+    assert level - 3 / (size + 2) < np.mean(above) <= level
+
+
+def test_draws_beyond_the_quantile_are_those_that_decide_it():
+    draws = np.random.default_rng(0).standard_normal(4_000)
+    tail = Tail.of(0.004, 300, 4_000)
+    near = tail.beyond(draws, 1.5)
+    assert near.sum() < 60
+    assert tail.quantile(np.where(near, draws, -np.inf)) == tail.quantile(draws)

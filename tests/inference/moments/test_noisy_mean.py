@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dpstats.analyses.moments.noisy_mean import NoisyMean
+from dpstats.analyses.moments.one_way import OneWay
 from dpstats.families.group_moments import TO_MOMENTS
 from dpstats.privacy.laws import DiscreteLaplace
 
@@ -12,27 +13,26 @@ SIZE, MEAN, SD = 900.0, 0.2, 0.7
 EXACT = SIZE * np.array([1, MEAN, MEAN**2 + SD**2])
 
 
-def noise(shape, rng):
-    p = -np.expm1(-1 / LAW.scale)
+def noise(shape, rng, law=LAW):
+    p = -np.expm1(-1 / law.scale)
     return (rng.geometric(p, shape) - rng.geometric(p, shape)) / UNIT
 
 
-def group(moments, mixing=TO_MOMENTS, most=np.inf):
-    laws = (None if mixing is not TO_MOMENTS and most < np.inf else LAW, LAW, LAW)
-    return NoisyMean(moments, mixing, laws, np.full(3, UNIT), most)
+def group(moments, mixing=TO_MOMENTS):
+    return NoisyMean(moments, mixing, (LAW,) * 3, np.full(3, UNIT), np.inf)
 
 
 def noisy_groups(runs, mixing=TO_MOMENTS):
-    rng = np.random.default_rng(0)
-    return [group(EXACT + mixing @ z, mixing) for z in noise((runs, 3), rng)]
+    drawn = noise((runs, 3), np.random.default_rng(0))
+    return [group(EXACT + mixing @ z, mixing) for z in drawn]
 
 
 def test_noise_variances_are_those_of_a_simulation():
     drawn, known = noisy_groups(1_500), group(EXACT)
     assert known.mean == pytest.approx(MEAN)
-    assert np.var([g.mean for g in drawn]) == pytest.approx(known.privacy_variance, rel=0.1)
-    assert np.std([g.variance for g in drawn]) == pytest.approx(known.variance_noise, rel=0.1)
-    assert np.std([g.size for g in drawn]) == pytest.approx(known.size_noise, rel=0.1)
+    spread = np.std([(g.mean, g.variance, g.size) for g in drawn], axis=0)
+    expected = known.privacy_variance**0.5, known.variance_noise, known.size_noise
+    np.testing.assert_allclose(spread, expected, rtol=0.1)
     # the part that noise takes off the variance is put back
     plain = np.mean([g.observed[2] / g.size - (g.observed[1] / g.size) ** 2 for g in drawn])
     unbiased = np.mean([g.variance for g in drawn])
@@ -42,15 +42,15 @@ def test_noise_variances_are_those_of_a_simulation():
 @pytest.mark.parametrize("mixing", [TO_MOMENTS, np.eye(3)], ids=["parts", "moments"])
 def test_a_box_holds_the_rows_as_often_as_it_says(mixing):
     """A size, a mean and a variance, all of them; Bonferroni gives a little more."""
-    beta, runs = 0.2, 1_000
-    held = sizes = 0
-    for g in noisy_groups(runs, mixing):
+    beta, held = 0.2, []
+    for g in noisy_groups(1_000, mixing):
         low, high, variance, size = g.box(beta)
-        held += low <= MEAN <= high and variance >= SD**2 and size <= SIZE
-        sizes += abs(g.observed[0] - SIZE) <= g.observed[0] - size + 1
-    assert held / runs >= 1 - beta
+        all_of_them = low <= MEAN <= high and variance >= SD**2 and size <= SIZE
+        held.append((all_of_them, abs(g.observed[0] - SIZE) <= g.observed[0] - size + 1))
+    every, sizes = np.mean(held, axis=0)
+    assert every >= 1 - beta
     # of the three statements each has a third of the error, and uses it
-    assert sizes / runs == pytest.approx(1 - beta / 3, abs=0.035)
+    assert sizes == pytest.approx(1 - beta / 3, abs=0.035)
 
 
 def test_the_box_reaches_the_extremes_of_ratios():
@@ -74,3 +74,33 @@ def test_draws_go_back_from_what_was_seen_and_lost_ones_to_the_ends():
     assert mean.mean() == pytest.approx(0, abs=1e-12)
     assert np.all(squared_error == 0)
     assert lost.hidden_by_noise
+
+
+def one_way(means, sds=(0.1, 0.5, 0.3), law=None, rng=None):
+    """Groups with these moments, and noise from a law if there is a generator."""
+    sizes, units = np.array([400.0, 60.0, 200.0]), np.full(3, UNIT)
+    moments = sizes[:, None] * np.transpose([np.ones(3), means, np.square(means) + np.square(sds)])
+    if rng is not None:
+        moments = moments + noise((3, 3), rng, law) @ TO_MOMENTS.T
+    return OneWay(tuple(
+        NoisyMean(own, TO_MOMENTS, (law,) * 3, units, 660.0, i) for i, own in enumerate(moments)
+    ))  # fmt: skip
+
+
+def test_the_noise_of_the_means_of_groups_is_no_effect():
+    means, law = np.array([0.0, 0.1, -0.05]), DiscreteLaplace(60.0)
+    true, hidden = one_way(means), one_way(means, law=law)
+    assert true.eta_squared > 0.01
+    assert hidden.eta_squared == hidden.omega_squared == 0
+    # on average over the noise the sum between is that of the rows
+    rng, quiet = np.random.default_rng(0), DiscreteLaplace(10.0)
+    drawn = [one_way(means, law=quiet, rng=rng)._sums_of_squares[0] for _ in range(100)]
+    error = np.std(drawn) / 100**0.5
+    assert np.mean(drawn) == pytest.approx(true._sums_of_squares[0], abs=4 * error)
+
+
+def test_constant_groups_have_a_statistic():
+    constant = one_way(np.zeros(3), np.zeros(3))
+    assert constant.welch()[:2] == (0, 1)
+    assert np.isnan(constant.eta_squared)
+    assert one_way(np.array([0.0, 0.1, 0.1]), np.zeros(3)).welch()[1] < 1e-6

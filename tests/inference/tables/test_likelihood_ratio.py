@@ -35,23 +35,19 @@ def test_equals_dense_densities_in_any_chunks(monkeypatch):
 
 def test_tiny_noise_keeps_all_digits():
     """With little noise 1 - a' A a is tiny; it must not be lost in rounding."""
-    from fractions import Fraction
-
-    n, t = 50_000, 1e-12
+    n, t, r = 50_000, 1e-12, np.array([[3.0, -3.0, 5.0, -5.0]])
     p = np.full(4, 0.25)
-    r = np.array([[3.0, -3.0, 5.0, -5.0]])
     found = log_average_likelihood(r, n * p, np.sqrt(n) * p, np.full((1, 4), t))
-    g = float(Fraction(t) / (Fraction(t) + n // 4))
-    expected = -0.5 * ((r**2).sum() / (n / 4) + 4 * np.log(n / 4) + np.log(g))
+    expected = -0.5 * ((r**2).sum() / (n / 4) + 4 * np.log(n / 4) + np.log(t / (n / 4)))
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_mixture_is_laplace():
-    tau = laplace_mixture(np.array([2.0, 8.0]), 50_000, 3)
+    """Kolmogorov's statistic of 20,000 draws is below .016 with probability 1 - 1e-4."""
+    tau = laplace_mixture(np.array([2.0, 8.0]), 20_000, 3)
     x = np.random.default_rng(4).normal(size=tau.shape) * np.sqrt(tau)
     for j, scale in enumerate((1.0, 2.0)):
-        # Kolmogorov's statistic is below 0.01 for 50,000 draws with probability 1 - 1e-4
-        assert stats.kstest(x[:, j], stats.laplace(scale=scale).cdf).statistic < 0.01
+        assert stats.kstest(x[:, j], stats.laplace(scale=scale).cdf).statistic < 0.016
 
 
 def test_normal_ratio_equals_scipy():
@@ -59,7 +55,5 @@ def test_normal_ratio_equals_scipy():
     roots = rng.normal(size=(2, 4, 4)) + 3 * np.eye(4)
     null, other = roots @ roots.transpose(0, 2, 1)
     r = rng.normal(0, 3, (6, 4))
-    expected = stats.multivariate_normal(None, other).logpdf(r) - stats.multivariate_normal(
-        None, null
-    ).logpdf(r)
-    np.testing.assert_allclose(normal_likelihood_ratio(r, null, other), expected, rtol=1e-9)
+    of_other, of_null = (stats.multivariate_normal(None, v).logpdf(r) for v in (other, null))
+    np.testing.assert_allclose(normal_likelihood_ratio(r, null, other), of_other - of_null, 1e-9)

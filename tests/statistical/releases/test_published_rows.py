@@ -3,6 +3,8 @@
 Noise is the larger error, so that intervals that left it out would miss often.
 """
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -42,33 +44,26 @@ def population(n, rng):
     }
 
 
-def truths():
-    """Parameters of the population, from many rows of its exact law."""
-    values = np.arange(-10, 11)
-    x = np.where(values % 2 == 0, values, values - np.sign(values)) / 10
-    variance = float(np.mean(x**2) - x.mean() ** 2)
-    error = 0.16
-    matrix = np.array([[variance, SLOPE * variance], [SLOPE * variance, variance / 4 + error]])
+def values_of(matrix, share, line):
+    """What is inferred, from the covariance matrix of x and y."""
     roots = np.linalg.eigvalsh(matrix)[::-1]
-    return {
-        "share": np.array([ILL]),
-        "spread": matrix[np.triu_indices(2)],
-        "shape": np.concatenate([roots, roots / roots.sum()]),
-        "line": np.array([0.0, SLOPE]),
-    }
+    shape = np.concatenate([roots, roots / roots.sum()])
+    return {"share": share, "spread": matrix[np.triu_indices(2)], "shape": shape, "line": line}
+
+
+def truths():
+    """Values of the population, from its exact law."""
+    values = np.arange(-10, 11)
+    variance = np.var(np.where(values % 2 == 0, values, values - np.sign(values)) / 10)
+    matrix = np.array([[variance, SLOPE * variance], [SLOPE * variance, variance / 4 + 0.16]])
+    return values_of(matrix, np.array([ILL]), np.array([0.0, SLOPE]))
 
 
 def table_truths(codes):
     x, y = codes["x"] / 10, codes["y"] / 10
-    matrix = np.cov(x, y)
-    roots = np.linalg.eigvalsh(matrix)[::-1]
     design = np.column_stack([np.ones(len(x)), x])
-    return {
-        "share": np.array([codes["ill"].mean()]),
-        "spread": matrix[np.triu_indices(2)],
-        "shape": np.concatenate([roots, roots / roots.sum()]),
-        "line": np.linalg.lstsq(design, y, rcond=None)[0],
-    }
+    line = np.linalg.lstsq(design, y, rcond=None)[0]
+    return values_of(np.cov(x, y), np.array([codes["ill"].mean()]), line)
 
 
 def covers(found, truth, **options):
@@ -76,11 +71,14 @@ def covers(found, truth, **options):
     return bool(np.all((ends[:, 0] <= truth + 1e-9) & (truth - 1e-9 <= ends[:, 1])))
 
 
-def simulate(setting, runs, source, seed):
-    """Counts of what held: by name, target and kind of radius; and of false rejections."""
+# Of 8 runs at least 2 must hold for the population, and 3 for the table.
+@pytest.mark.simulate(SETTINGS, few=(1,), runs=(8, 300))
+def test_coverage_from_rows_alone(setting, runs, seeded_noise):
+    """By name, target and kind of radius; rejections of what is true by name."""
     unit, budget = setting
-    plan = dps.plan(SCHEMA, ASKED, budget=budget, unit=unit)
-    rng, held, wrong = np.random.default_rng(seed), {}, dict.fromkeys(("link", "fit"), 0)
+    plan, source = dps.plan(SCHEMA, ASKED, budget=budget, unit=unit), seeded_noise(3)
+    rng, held, wrong = np.random.default_rng(4), Counter(), Counter()
+    about = ("population", ALPHA, truths()), ("table", BETA, None)
     for _ in range(runs):
         codes = population(N, rng)
         with _noise_from(source):
@@ -96,32 +94,19 @@ def simulate(setting, runs, source, seed):
             }
             for kind, options in kinds.items():
                 found = dps.corrected.infer(analysis, rows, schema=SCHEMA, **options)
-                if name in wrong:
-                    wrong[name] += (
-                        kind != "ignored" and found.verdict(alpha=ALPHA).verdict == "reject"
-                    )
+                if name not in own:
+                    rejected = found.verdict(alpha=ALPHA).verdict == "reject"
+                    wrong[name] += kind != "ignored" and rejected
                     continue
-                for target, truth in (("population", truths()[name]), ("table", own[name])):
-                    key = name, target, kind
-                    level = ALPHA if target == "population" else BETA
-                    held[key] = held.get(key, 0) + covers(found, truth, alpha=level, target=target)
-    return held, wrong
-
-
-def check(runs, held, wrong):
-    for (name, target, kind), count in held.items():
-        level = ALPHA if target == "population" else BETA
-        if kind != "ignored":
-            assert count >= stats.binom.ppf(1e-6, runs, 1 - level), (name, target, kind, count)
+                for target, level, truth in about:
+                    value = (truth or own)[name]
+                    held[name, target, kind] += covers(found, value, alpha=level, target=target)
+    for name in own:
+        for target, level, _ in about:
+            for kind in ("of each function", "one number"):
+                count = held[name, target, kind]
+                assert count >= stats.binom.ppf(1e-6, runs, 1 - level), (name, target, kind, count)
+        # The test can fail: for the table, rows without a radius miss nearly always.
+        assert held[name, "table", "ignored"] < runs / 2, name
     for name, count in wrong.items():
         assert count <= stats.binom.isf(1e-6, 2 * runs, ALPHA), (name, count)
-    # The test can fail: for the table, rows without a radius miss nearly always.
-    for name in ASKED:
-        if (name, "table", "ignored") in held:
-            assert held[name, "table", "ignored"] < runs / 2, name
-
-
-# Of 8 runs at least 2 must hold for the population, and 3 for the table.
-@pytest.mark.simulate(SETTINGS, few=(1,), runs=(8, 300))
-def test_coverage_from_rows_alone(setting, runs, seeded_noise):
-    check(runs, *simulate(setting, runs, seeded_noise(3), 4))
