@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-import io
 import itertools
 import math
 from importlib.util import find_spec
@@ -23,6 +22,8 @@ from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells
 from dpstats.families.tables.lattice import KernelLattice
+from dpstats.private.persons import of_persons
+from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema import Boolean, Category, Number, Schema
 
 SCHEMA = Schema([
@@ -33,8 +34,6 @@ SCHEMA = Schema([
     Number("y", 0, 10, points=41, edges=[2.5, 5], closed="right", missing=5),
     Number("score", values=[17.5, 22, 27], allow_missing=True),
 ])  # fmt: skip
-
-
 SCORE = [(), (("x", None),), (("word", 1),), (("x", None), ("y", None), ("grade", 0))]
 
 
@@ -119,35 +118,63 @@ def random_rows(n, seed):
 
 @pytest.fixture(scope="session")
 def loop():
-    """The schema, its blocks, and the loop itself."""
+    """The schema, its blocks, and the loop: `of` gives its sums of a table and the rows."""
+    blocks = blocks_of(SCHEMA)
     return SimpleNamespace(
         schema=SCHEMA,
-        blocks=blocks_of(SCHEMA),
+        blocks=blocks,
         blocks_of=blocks_of,
         sums=naive_sums,
-        code=code_of,
+        of=lambda table: (naive_sums(SCHEMA, blocks, table.to_pylist()), table.num_rows),
         random_rows=random_rows,
     )
+
+
+@pytest.fixture(scope="session")
+def sums_of():
+    """Sums of blocks, or of the table of every column, as lists, and the number of rows."""
+
+    def found(data, schema, blocks=None, person=None, most=1, order=None, **of_person):
+        blocks = blocks or [Cells.table(schema, [name]) for name in schema.names]
+        source = open_source(data, schema, person, order)
+        if person is not None:
+            source = of_persons(source, person, most, **of_person)
+        sums, rows = exact_sums(source, schema, blocks)
+        return [block.tolist() for block in sums], rows
+
+    return found
+
+
+@pytest.fixture(scope="session")
+def frames_of():
+    """The local variables of the package that the traceback of a caught error holds."""
+
+    def found(caught):
+        frames = [one.frame for one in caught.traceback]
+        own = [one.f_locals for one in frames if one.f_globals["__name__"].startswith("dpstats")]
+        assert own
+        return own
+
+    return found
 
 
 # Each route makes a table of an Arrow table and of the same cells as objects, files in a folder.
 
 
-def objects_of(table):
-    """A data frame of Python objects."""
-    return pd.DataFrame(
-        {n: pd.Series(table[n].to_pylist(), dtype=object) for n in table.column_names}
-    )
+def inferred(cells):
+    """An Arrow array of whatever type holds the cells; text if no other does."""
+    try:
+        return pa.array(cells)
+    except (pa.ArrowException, OverflowError):
+        return pa.array([None if c is None or c != c else str(c) for c in cells])
 
 
 def with_texts(table, kind):
     """The table with its columns of text in another type."""
     for i, field in enumerate(table.schema):
         if field.type == pa.string():
-            cells = table[field.name].to_pylist()
-            if "binary" in str(kind):
-                cells = [cell if cell is None else cell.encode() for cell in cells]
-            table = table.set_column(i, field.name, pa.array(cells, kind))
+            cells = pa.array(table[field.name].to_pylist(), kind)
+            table = table.set_column(i, field.name, cells)
     return table
 
 
@@ -160,29 +187,19 @@ def in_pieces(table):
 def own_dictionaries(table):
     """Chunks of one row, whose dictionaries differ in order and in values, null included."""
 
-    def coded(i, cell, kind):
-        other = "zebra" if kind == pa.string() else 77.0
-        values, code = ([cell, None], 0) if i % 2 else ([other, cell], 1)
-        return pa.DictionaryArray.from_arrays(pa.array([code], pa.int8()), pa.array(values, kind))
+    def coded(column, i):
+        values = column.combine_chunks().slice(max(i - 1, 0), 2)
+        return pa.DictionaryArray.from_arrays(pa.array([min(i, 1)], pa.int8()), values)
 
-    rows = [
-        pa.table({
-            field.name: coded(i, table[field.name][i].as_py(), field.type)
-            if field.type in (pa.string(), pa.float64()) else table[field.name].slice(i, 1)
-            for field in table.schema
-        })
-        for i in range(table.num_rows)
-    ]  # fmt: skip
+    names = table.column_names
+    rows = [pa.table({n: coded(table[n], i) for n in names}) for i in range(table.num_rows)]
     return pa.concat_tables(rows) if rows else table
 
 
 def categories(objects):
     """Each column with categories in the order of its cells."""
-    made = {}
-    for name, cells in objects.items():
-        codes, levels = pd.factorize(cells)
-        made[name] = pd.Categorical.from_codes(codes, pd.Index(levels, dtype=object))
-    return pd.DataFrame(made)
+    levels = {n: pd.Index(objects[n].dropna().unique(), dtype=object) for n in objects}
+    return pd.DataFrame({n: pd.Categorical(objects[n], levels[n]) for n in objects})
 
 
 class Stream:
@@ -192,34 +209,28 @@ class Stream:
         self.__arrow_c_stream__ = table.to_reader(max_chunksize=5).__arrow_c_stream__
 
 
-def delimited(name, delimiter=",", *, quoting=csv.QUOTE_MINIMAL, start="", end="\n"):
+def delimited(name, delimiter=",", *, start="", end="\n", **options):
     """A text file; a missing cell is empty."""
 
-    def write(table, objects, folder):
-        held = io.StringIO(newline="")
-        writer = csv.writer(held, delimiter=delimiter, quoting=quoting, lineterminator="\n")
-        writer.writerow(objects)
-        for row in zip(*(objects[column] for column in objects), strict=True):
-            writer.writerow(["" if cell is None or cell != cell else cell for cell in row])
-        content = (start + held.getvalue().removesuffix("\n") + end).encode()
-        path = folder / name
-        path.write_bytes(
-            gzip.compress(content, mtime=0) if name.lower().endswith("gz") else content
-        )
-        return path
+    def write(_, objects, folder):
+        text = objects.to_csv(index=False, sep=delimiter, lineterminator="\n", **options)
+        content = (start + text.removesuffix("\n") + end).encode()
+        zipped = name.lower().endswith("gz")
+        (folder / name).write_bytes(gzip.compress(content, mtime=0) if zipped else content)
+        return folder / name
 
     return write
 
 
 def parquet(**options):
-    def write(table, objects, folder):
+    def write(table, _, folder):
         pq.write_table(table, folder / "rows.parquet", **options)
         return folder / "rows.parquet"
 
     return write
 
 
-def folder_of_files(table, objects, folder):
+def folder_of_files(table, _, folder):
     place = folder / "rows"
     place.mkdir(exist_ok=True)
     for path in place.iterdir():
@@ -310,20 +321,17 @@ if find_spec("ibis"):
     }
 
 
-@pytest.fixture(scope="session")
-def every_route():
-    """Functions of a table, its cells as objects and a folder, by the name of the route."""
-    return ROUTES
-
-
 @pytest.fixture
-def on_every_route(tmp_path):
-    """The name and the table of every route, one after the other."""
+def on_route(tmp_path):
+    """A table on the route of a name, of an Arrow table or of columns of Python cells."""
 
-    def made(table, routes=ROUTES):
-        objects = objects_of(table)
-        for name in routes:
-            yield name, ROUTES[name](table, objects, tmp_path)
+    def made(name, given):
+        if isinstance(given, pa.Table):
+            table, cells = given, given.to_pydict()
+        else:
+            table, cells = pa.table({n: inferred(column) for n, column in given.items()}), given
+        objects = pd.DataFrame({n: pd.Series(c, dtype=object) for n, c in cells.items()})
+        return ROUTES[name](table, objects, tmp_path)
 
     return made
 
@@ -335,15 +343,18 @@ WAYS = [name for name in (
     "pandas categories", "arrow chunks", "any stream", "polars, lazily", "duckdb", "dask",
     "ibis on duckdb", "ibis, distinct rows",
 ) if name in ROUTES]  # fmt: skip
+# Those that differ in more than the types of columns: one of every adapter.
+ADAPTERS = [w for w in WAYS if w not in ("pandas", "pandas categories", "arrow chunks")]
 
 
 @pytest.fixture(scope="session")
-def one_of_every_kind():
-    return {name: ROUTES[name] for name in WAYS}
+def ways():
+    return WAYS
 
 
-# Those that differ in more than the types of columns: one of every adapter.
-ADAPTERS = [w for w in WAYS if w not in ("pandas", "pandas categories", "arrow chunks")]
+@pytest.fixture(scope="session")
+def every_way():
+    return list(ROUTES)
 
 
 def pytest_generate_tests(metafunc):
