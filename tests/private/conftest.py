@@ -3,7 +3,9 @@
 import csv
 import gzip
 import itertools
+import logging
 import math
+import warnings
 from importlib.util import find_spec
 from types import SimpleNamespace
 
@@ -15,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dpstats as dps
 from dpstats.families.group_moments import GroupMoments, PairMoments
 from dpstats.families.losses.linear import LinearLosses, PinballLoss
 from dpstats.families.moments import Moments
@@ -22,6 +25,9 @@ from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells
 from dpstats.families.tables.lattice import KernelLattice
+from dpstats.files import from_csv
+from dpstats.measured.measurements import ANSWERS_HEADER
+from dpstats.privacy import noise
 from dpstats.private.persons import of_persons
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema import Boolean, Category, Number, Schema
@@ -158,6 +164,61 @@ def frames_of():
     return found
 
 
+@pytest.fixture
+def logged(caplog):
+    """All log records since the last time, but those of py4j."""
+
+    def taken():
+        logs = [(r.name, r.levelname, r.getMessage()) for r in caplog.records]
+        caplog.clear()
+        return [log for log in logs if not log[0].startswith("py4j")]
+
+    caplog.set_level(logging.DEBUG)
+    return taken
+
+
+@pytest.fixture
+def observed(tmp_path, logged, capfd):
+    """All that a caller sees of a measurement and that has to be equal, and the measurements."""
+
+    def observe(plan, data):
+        ledger = tmp_path / "ledger"
+        ledger.unlink(missing_ok=True)
+        dps.Ledger.create(ledger, dps.PureDP(2), unit=plan.unit, person=plan.person)
+        before = sorted(tmp_path.rglob("*"))
+        draws, steps = [], []
+
+        def same_noise(scale, size):
+            draws.append((scale, size))
+            return np.arange(size) * 7 - 3
+
+        logged()
+        capfd.readouterr()
+        with warnings.catch_warnings(record=True) as caught, noise._noise_from(same_noise):
+            warnings.simplefilter("always")
+            measured = dps.measure(
+                plan, data, ledger=ledger, progress=lambda *step: steps.append(step)
+            )
+        members = measured.to_members()
+        answers = from_csv(members["answers.csv"], ANSWERS_HEADER, "")
+        return {
+            "warnings": [(w.category, str(w.message)) for w in caught],
+            "logs": logged(),
+            "printed": tuple(capfd.readouterr()),
+            "progress": steps,
+            "draws": draws,
+            "files": [path for path in sorted(tmp_path.rglob("*")) if path not in before],
+            "ledger": ledger.read_text().splitlines(),
+            "members": list(members),
+            "document": members["measurements.json"],
+            "answers": [[*row[:3], row[4]] for row in answers],
+            "types": [(type(v), getattr(v, "dtype", None), getattr(v, "shape", None))
+                      for v in vars(measured).values()],
+        }, measured  # fmt: skip
+
+    return observe
+
+
 # Each route makes a table of an Arrow table and of the same cells as objects, files in a folder.
 
 
@@ -169,31 +230,16 @@ def inferred(cells):
         return pa.array([None if c is None or c != c else str(c) for c in cells])
 
 
-def with_texts(table, kind):
-    """The table with its columns of text in another type."""
-    for i, field in enumerate(table.schema):
-        if field.type == pa.string():
-            cells = pa.array(table[field.name].to_pylist(), kind)
-            table = table.set_column(i, field.name, cells)
-    return table
-
-
 def in_pieces(table):
     """Parts of one, two, one, two... rows, the first one empty."""
     starts = [start for start in range(table.num_rows) if start % 3 != 2]
     return [table.slice(0, 0), *(table.slice(start, 1 + start % 3) for start in starts)]
 
 
-def own_dictionaries(table):
-    """Chunks of one row, whose dictionaries differ in order and in values, null included."""
-
-    def coded(column, i):
-        values = column.combine_chunks().slice(max(i - 1, 0), 2)
-        return pa.DictionaryArray.from_arrays(pa.array([min(i, 1)], pa.int8()), values)
-
-    names = table.column_names
-    rows = [pa.table({n: coded(table[n], i) for n in names}) for i in range(table.num_rows)]
-    return pa.concat_tables(rows) if rows else table
+def encoded(table, nulls="mask"):
+    """The table with a dictionary for every column, or for every piece, null included."""
+    columns = (table[name].dictionary_encode(nulls) for name in table.column_names)
+    return pa.table(list(columns), table.column_names)
 
 
 def categories(objects):
@@ -246,7 +292,6 @@ def union(pieces):
 
 NUMBERS = {pa.int64(): pd.Int64Dtype(), pa.float64(): pd.Float64Dtype(),
            pa.string(): pd.StringDtype(), pa.bool_(): pd.BooleanDtype()}  # fmt: skip
-TEXT_KINDS = (pa.large_string(), pa.string_view(), pa.binary(), pa.binary_view())
 ROUTES = {
     "csv": delimited("rows.csv"),
     "csv, marked and quoted": delimited(
@@ -267,12 +312,10 @@ ROUTES = {
     "arrow": lambda table, *_: table,
     "arrow chunks": lambda table, *_: pa.concat_tables(in_pieces(table)),
     "any stream": lambda table, *_: Stream(table),
-    "arrow dictionaries": lambda table, *_: pa.table(
-        {n: table[n].dictionary_encode() for n in table.column_names}
+    "arrow dictionaries": lambda table, *_: encoded(table),
+    "arrow dictionaries that differ": lambda table, *_: pa.concat_tables(
+        [encoded(piece, "encode") for piece in in_pieces(table)]
     ),
-    "arrow dictionaries that differ": lambda table, *_: own_dictionaries(table),
-    **{f"arrow {kind}": lambda table, *_, kind=kind: with_texts(table, kind)
-       for kind in TEXT_KINDS},
     "polars": lambda table, *_: pl.from_arrow(table),
     "polars chunks": lambda table, *_: pl.concat(
         map(pl.from_arrow, in_pieces(table)), rechunk=False

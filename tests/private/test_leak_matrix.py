@@ -7,8 +7,6 @@ the contribution of that row, and nothing else may differ at all.
 """
 
 import itertools
-import logging
-import warnings
 from decimal import Decimal
 
 import numpy as np
@@ -16,8 +14,6 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.files import from_csv
-from dpstats.measured.measurements import ANSWERS_HEADER
 from dpstats.privacy import noise
 from dpstats.private import sources
 
@@ -32,7 +28,6 @@ SCHEMA = dps.Schema(
 )
 ASKED = {"t": dps.Marginals(["c", "g"]), "m": dps.Mean("x"), "p": dps.Proportion("x < 1"),
          "d": dps.Mean("d")}  # fmt: skip
-FINISHED = "pandas objects"  # a release depends on the noisy sums alone
 INFERRED = ("csv", "pandas", "pandas objects")  # ways on which a cell alone decides how it is read
 USUAL = {"c": "a", "g": 1, "x": 0.5, "u": 1}
 # What the cell is, and what it changes about its column.
@@ -91,69 +86,6 @@ def plans():
     }  # fmt: skip
 
 
-@pytest.fixture
-def logged(caplog):
-    """All log records since the last time."""
-
-    def taken():
-        logs = [(r.name, r.levelname, r.getMessage()) for r in caplog.records]
-        caplog.clear()
-        return logs
-
-    caplog.set_level(logging.DEBUG)
-    return taken
-
-
-@pytest.fixture
-def observed(plans, on_route, tmp_path, logged, capfd):
-    """All that a caller sees of a measurement: (what has to be equal, noisy sums)."""
-
-    def observe(route, cells, unit="replace", *, finished=False):
-        plan, data = plans[unit], on_route(route, cells)
-        ledger = tmp_path / "ledger"
-        ledger.unlink(missing_ok=True)
-        dps.Ledger.create(ledger, dps.PureDP(2), unit=plan.unit, person=plan.person)
-        before = sorted(tmp_path.rglob("*"))
-        draws, steps = [], []
-
-        def same_noise(scale, size):
-            draws.append((scale, size))
-            return np.arange(size) * 7 - 3
-
-        logged()
-        capfd.readouterr()
-        with warnings.catch_warnings(record=True) as caught, noise._noise_from(same_noise):
-            warnings.simplefilter("always")
-            measured = dps.measure(
-                plan, data, ledger=ledger, progress=lambda *step: steps.append(step)
-            )
-        members = measured.to_members()
-        answers = from_csv(members["answers.csv"], ANSWERS_HEADER, "")
-        seen = {
-            "warnings": [(w.category, str(w.message)) for w in caught],
-            "logs": logged(),
-            "printed": tuple(capfd.readouterr()),
-            "progress": steps,
-            "draws": draws,
-            "files": [path for path in sorted(tmp_path.rglob("*")) if path not in before],
-            "ledger": ledger.read_text().splitlines(),
-            "members": list(members),
-            "document": members["measurements.json"],
-            "answers": [[*row[:3], row[4]] for row in answers],
-            "types": [(type(v), getattr(v, "dtype", None), getattr(v, "shape", None))
-                      for v in vars(measured).values()],
-        }  # fmt: skip
-        if finished:  # from noisy sums alone
-            release = dps.synthesize(measured, m=20, k=5, rng=1)
-            frame = release.to_frame()
-            results = [release.infer(name).to_frame() for name in ASKED]
-            seen["release"] = list(vars(release)), frame.dtypes.to_dict(), len(frame)
-            seen["results"] = [(list(r), r.shape, r["term"].tolist()) for r in results]
-        return seen, measured.noisy_sums
-
-    return observe
-
-
 @pytest.fixture(scope="module")
 def row_sums(plans):
     """By what is changed, the contribution of the row that differs: its sums without noise."""
@@ -171,17 +103,28 @@ def assert_equal(seen, usual, name=""):
         assert found == usual[what], (name, what)
 
 
-def test_p73_p74_one_cell_changes_nothing_that_is_observed(way, observed, row_sums):
-    finished = way == FINISHED
-    usual, sums = observed(way, cells_of({}), finished=finished)
-    rest = sums - row_sums["usual"]
+def finished(measured):
+    """What follows from noisy sums alone, but for their values."""
+    release = dps.synthesize(measured, m=20, k=5, rng=1)
+    frame = release.to_frame()
+    results = [release.infer(name).to_frame() for name in ASKED]
+    shapes = [(list(r), r.shape, r["term"].tolist()) for r in results]
+    return list(vars(release)), frame.dtypes.to_dict(), len(frame), shapes
+
+
+def test_p73_p74_one_cell_changes_nothing_that_is_observed(
+    way, on_route, observed, plans, row_sums
+):
+    usual, first = observed(plans["replace"], on_route(way, cells_of({})))
+    rest = first.noisy_sums - row_sums["usual"]
     assert usual["progress"][-1] == ("drawing noise", 0, None)
     assert usual["logs"]
     for name in CELLS if way in INFERRED else OF_TYPES:
-        cells = cells_of(CELLS[name])
-        seen, sums = observed(way, cells, finished=finished and name == "everything")
+        seen, last = observed(plans["replace"], on_route(way, cells_of(CELLS[name])))
         assert_equal(seen, usual, name)
-        np.testing.assert_array_equal(sums - row_sums[name], rest, name)
+        np.testing.assert_array_equal(last.noisy_sums - row_sums[name], rest, name)
+    if way == "pandas objects":
+        assert finished(last) == finished(first)
 
 
 KEYS = ("Zq" * 60_000, None, 99, "Zq", 1.5, 2**70)  # the last four where cells decide a type
@@ -195,21 +138,27 @@ def rows_of_persons(changed=None, key=None, rows=0):
     return cells
 
 
-def test_p40_p67_p73_p74_rows_and_persons_change_nothing_that_is_observed(adapter, observed):
+def test_p40_p67_p73_p74_rows_and_persons_change_nothing_that_is_observed(
+    adapter, on_route, observed, plans
+):
     """A private number of rows; the cells of a person's rows; all rows of one of any key."""
-    usual, _ = observed(adapter, cells_of({}), "add_remove")
+
+    def of(unit, cells):
+        return observed(plans[unit], on_route(adapter, cells))
+
+    usual, _ = of("add_remove", cells_of({}))
     for rows in (1, N * 3):
-        assert_equal(observed(adapter, cells_of({}, rows), "add_remove")[0], usual)
+        assert_equal(of("add_remove", cells_of({}, rows))[0], usual)
     if adapter.startswith("ibis"):
         return  # its rows have no order: see test_ibis.py
-    usual, _ = observed(adapter, rows_of_persons(), "replace persons")
-    changed = rows_of_persons(CELLS["everything"])
-    assert_equal(observed(adapter, changed, "replace persons")[0], usual)
-    usual, sums = observed(adapter, rows_of_persons(), "add_remove persons")
+    usual, _ = of("replace persons", rows_of_persons())
+    assert_equal(of("replace persons", rows_of_persons(CELLS["everything"]))[0], usual)
+    usual, first = of("add_remove persons", rows_of_persons())
     for key in KEYS if adapter in INFERRED else KEYS[:2]:
-        seen, others = observed(adapter, rows_of_persons(key=key, rows=5), "add_remove persons")
+        seen, last = of("add_remove persons", rows_of_persons(key=key, rows=5))
         assert_equal(seen, usual, key)
-        assert np.array_equal(sums, others) == (key is None)  # rows without a key are not used
+        same = np.array_equal(first.noisy_sums, last.noisy_sums)
+        assert same == (key is None)  # rows without a key are not used
 
 
 def failing(*args):

@@ -6,7 +6,6 @@ cell can decide them.
 
 import datetime as dt
 
-import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -71,27 +70,6 @@ def test_one_survey_has_the_same_sums(way, on_route, sums_of):
         assert sums_of(on_route(way, cells), SCHEMA) == (EXPECTED, 5)
     plan = dps.plan(SCHEMA, {"m": dps.Marginals(["word", "odd"], 1)}, budget=dps.PureDP(1))
     assert dps.check(plan, on_route(way, TEXTS)).rows == 5
-
-
-def test_what_other_libraries_read_of_a_file_has_the_same_sums(tmp_path, sums_of):
-    path = str(tmp_path / "survey.csv")
-    pd.DataFrame(SURVEY).to_csv(path, index=False)
-    for data in (
-        pd.read_csv(path),
-        pd.read_csv(path, dtype=str, keep_default_na=False),
-        pl.read_csv(path, try_parse_dates=True, infer_schema_length=None),
-        duckdb.read_csv(path, dtype={"word": "VARCHAR"}),  # else no and yes are bools
-    ):
-        assert sums_of(data, SCHEMA) == (EXPECTED, 5)
-
-
-def test_columns_without_a_single_cell_are_alike(sums_of):
-    schema = Schema([Category("x", ["a", "b"], allow_missing=True)])
-    frame = pd.DataFrame({"x": [None, None]}, dtype=object)
-    for data in (frame, frame.fillna(np.nan), frame.convert_dtypes(), frame.astype("category"),
-                 frame.astype(float), frame.astype("datetime64[s]"), frame.astype("Int8"),
-                 pl.DataFrame({"x": [None, None]}), pa.table({"x": [None, None]})):  # fmt: skip
-        assert sums_of(data, schema) == ([[0, 0, 2]], 2)
 
 
 DAYS = ["2024-05-01", "2024-05-02"]

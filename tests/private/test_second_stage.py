@@ -1,7 +1,6 @@
 """Two stages: what is read, spent and kept, also where the second one fails."""
 
 import json
-from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 
@@ -43,20 +42,21 @@ def measured(rows):
     return dps.measure(plan(), rows)
 
 
-@contextmanager
 def some_noise():
     """Some Gaussian noise, the same in every run."""
     rng = np.random.default_rng(3)
-    with noise._noise_from(lambda scale, size: np.rint(rng.normal(0, scale, size)).astype(int)):
-        yield
+    return noise._noise_from(lambda scale, size: np.rint(rng.normal(0, scale, size)).astype(int))
+
+
+def released(planned, rows, **options):
+    return dps.release(planned, rows, m=50, k=10, rng=0, **options)
 
 
 @pytest.fixture(scope="module")
 def first(rows):
     """A release with some noise that a second stage may be added to."""
     with some_noise():
-        return dps.release(dps.plan(SCHEMA, {"it": dps.Logistic(FORMULA)}, budget=BUDGET), rows,
-                           m=50, k=10, rng=0)  # fmt: skip
+        return released(dps.plan(SCHEMA, {"it": dps.Logistic(FORMULA)}, budget=BUDGET), rows)
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_a_table_that_changes_between_the_readings_keeps_the_first_stage(
 
 
 @pytest.mark.parametrize("failure", [MemoryError, KeyboardInterrupt])
-def test_a_failure_of_the_second_noise_keeps_the_first_stage(failure, rows, tmp_path):
+def test_a_failure_of_the_second_noise_keeps_the_first_stage(failure, rows, frames_of, tmp_path):
     calls, first = [], len(plan().blocks)
 
     def failing(scale, size):
@@ -178,31 +178,23 @@ def test_a_failure_of_the_second_noise_keeps_the_first_stage(failure, rows, tmp_
     if wanted is dps.NoiseError:
         assert "nothing was released" not in str(caught.value)
         assert "the measurements of the first stage are kept" in str(caught.value)
-    for frame in caught.traceback:  # no frame holds sums of rows
-        if "dpstats" in str(frame.path) and "private" in str(frame.path):
-            held = frame.frame.f_locals
-            assert not any(len(held.get(name, ())) for name in ("totals", "sums"))
+    for held in frames_of(caught):  # none holds sums of rows
+        assert not any(len(held.get(name, ())) for name in ("totals", "sums"))
 
 
 def test_a_pilot_that_cannot_be_fitted_is_zero(rows, monkeypatch):
-    def failing(*given):
-        raise ValueError("planted")
-
-    monkeypatch.setattr(pilots, "fit_density", failing)
-    measured = dps.measure(plan(), rows)
-    assert set(measured.scores[0].block.pilot) == {0}
+    monkeypatch.setattr(pilots, "fit_density", None)  # calling it fails
+    assert set(dps.measure(plan(), rows).scores[0].block.pilot) == {0}
 
 
 def test_a_file_without_its_pilot_or_with_an_impossible_one_is_refused(measured):
     members = measured.to_members()
     document = json.loads(members["measurements.json"])
-    for pilot, message in (
-        (None, "lacks the pilot"), ([0], "a second stage needs"), ([0.5] * 4, "a second stage"),
-        ([2**40] * 4, "a second stage needs"),
-    ):  # fmt: skip
+    for pilot in (None, [0], [0.5] * 4, [2**40] * 4):
         document["blocks"][-1]["pilot"] = pilot
         edited = {**members, "measurements.json": json.dumps(document)}
-        with pytest.raises(dps.FileFormatError, match=message):
+        says = "lacks the pilot" if pilot is None else "a second stage needs"
+        with pytest.raises(dps.FileFormatError, match=says):
             dps.Measurements.from_members(edited)
 
 
@@ -213,13 +205,13 @@ def test_a_second_stage_is_added_to_a_release(unit, rows, readings, tmp_path):
     planned = dps.plan(SCHEMA, asked, budget=budget, unit=unit)
     ledger = dps.Ledger.create(tmp_path / "ledger", dps.ApproxDP(3, 1e-6), unit=unit)
     with some_noise():
-        first = dps.release(planned, rows, m=50, k=10, rng=0)
+        first = released(planned, rows)
         later = dps.plan(SCHEMA, plan().analyses, budget=added, start=first)
         assert "Still to be spent: epsilon = 2, delta = 1e-06" in " ".join(str(later).split())
         later.save(tmp_path / "later.json")
         assert dps.Plan.load(tmp_path / "later.json") == later
         readings.clear()
-        second = dps.release(later, rows, ledger=ledger, m=50, k=10, rng=0)
+        second = released(later, rows, ledger=ledger)
     assert [len(blocks) for blocks in readings] == [1]
     assert ledger.spent == added.rho
     assert ledger.spendings[0].plan == later.digest == second.measurements.plan_digest
@@ -273,8 +265,7 @@ def test_what_start_keeps_and_shares(rows):
     """The reference's own measurement is kept; shares divide what is added."""
     asked = {"it": dps.Logistic(FORMULA), "other": dps.Logistic("y ~ x")}
     reference = dps.PerturbedHistogram(Fraction(1, 4))
-    held = dps.release(dps.plan(SCHEMA, asked, budget=BUDGET, reference=reference), rows,
-                       m=50, k=10, rng=0)  # fmt: skip
+    held = released(dps.plan(SCHEMA, asked, budget=BUDGET, reference=reference), rows)
     two = {name: replace(one, stages=2) for name, one in asked.items()}
     later = dps.plan(SCHEMA, two, budget=dps.ZCDP(1), start=held, shares={"it": 1, "other": 3})
     spent = [p.block.cost(BUDGET, later.neighbours, p.multiplier) for p in later.strategy.scores]
@@ -298,8 +289,7 @@ def test_the_second_reading_uses_the_same_rows_of_each_person(rows, seeded_noise
 
 
 def test_what_start_cannot_be(rows, first, measured):
-    held = dps.release(dps.plan(SCHEMA, {"it": dps.Logistic("y ~ x")}, budget=BUDGET), rows,
-                       m=50, k=10, rng=0)  # fmt: skip
+    held = released(dps.plan(SCHEMA, {"it": dps.Logistic("y ~ x")}, budget=BUDGET), rows)
     whole = dps.synthesize(measured, m=50, k=10, rng=0)
     two = dict(plan().analyses)
     other = dps.Schema([*SCHEMA, dps.Boolean("z")])

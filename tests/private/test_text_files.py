@@ -9,9 +9,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.families.tables.cells import Cells
 from dpstats.private import delimited
-from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema import Category, Number, Schema, TextFile
 from dpstats.schema.text_files import _TWO_BYTES
 
@@ -34,7 +32,7 @@ MARKS = str.maketrans(".,", ",.")
 NUMBERS = (0, 2, 5)
 
 
-def write(path, *, encoding="utf-8", decimal=".", delimiter=";", rows=ROWS):
+def write(path, rows, encoding="utf-8", decimal=".", delimiter=";"):
     names = [column.name for column in COLUMNS]
     if decimal == ",":
         rows = [
@@ -47,17 +45,9 @@ def write(path, *, encoding="utf-8", decimal=".", delimiter=";", rows=ROWS):
     return path
 
 
-def outcome(path, **file):
-    """The sums and the number of rows."""
-    schema = Schema(COLUMNS, file=file)
-    blocks = [Cells.table(schema, [name]) for name in schema.names]
-    sums, rows = exact_sums(open_source(path, schema), schema, blocks)
-    return [block.tolist() for block in sums], rows
-
-
-def test_a_file_means_what_its_utf8_means(tmp_path, monkeypatch):
+def test_a_file_means_what_its_utf8_means(sums_of, tmp_path, monkeypatch):
     rows = [*ROWS, ["1", "Z\u00fcrich", "2", "1.5", "2024-01-01", "1"]] * 9
-    expected = outcome(write(tmp_path / "plain.csv", rows=rows))
+    expected = sums_of(write(tmp_path / "plain.csv", rows), Schema(COLUMNS))
     assert expected == ([[9, 9, 0, 36], [27, 18, 9], [9, 9, 27, 9], [9, 27, 18], [18, 9, 27],
                          [27, 9, 18]], 54)  # fmt: skip
     for name, file in (
@@ -68,21 +58,19 @@ def test_a_file_means_what_its_utf8_means(tmp_path, monkeypatch):
         ("commas.csv.gz", {"decimal": ",", "delimiter": ","}),
         ("mark.csv", {"encoding": "utf-8-sig", "delimiter": "^"}),
     ):
-        odd = write(tmp_path / name, rows=rows, **file)
+        odd = write(tmp_path / name, rows, **file)
         for csv_block, block in ((2**20, 2**20), (700, 101)):  # these cut characters
             monkeypatch.setattr(delimited, "CSV_BLOCK", csv_block)
             monkeypatch.setattr(delimited, "_BLOCK", block)
-            assert outcome(odd, **file) == expected, name
+            assert sums_of(odd, Schema(COLUMNS, file=file)) == expected, name
 
 
-def test_a_byte_that_an_encoding_lacks_is_an_undeclared_cell(tmp_path):
+def test_a_byte_that_an_encoding_lacks_is_an_undeclared_cell(sums_of, tmp_path):
     for encoding, bad in (("cp1252", b"\x81"), ("ascii", b"\xfc"), ("cp932", b"\x81")):
         schema = Schema([Category("c", ["a", "b"], other="b", allow_missing=True)],
                         file={"encoding": encoding})  # fmt: skip
         (tmp_path / "rows.csv").write_bytes(b"c\na\nx" + bad + b"\na\n")
-        block = Cells.table(schema, ["c"])
-        (sums,), rows = exact_sums(open_source(tmp_path / "rows.csv", schema), schema, [block])
-        assert (sums.tolist(), rows) == ([2, 1, 0], 3)
+        assert sums_of(tmp_path / "rows.csv", schema) == ([[2, 1, 0]], 3)
 
 
 STRUCTURE = b'\t\n\r",;'
@@ -162,9 +150,6 @@ def test_every_schema_that_is_made_from_another_keeps_its_file():
         assert made.guesses is not None
 
 
-def test_a_frame_is_not_read_as_a_file():
+def test_a_frame_is_not_read_as_a_file(sums_of):
     schema = Schema(COLUMNS[:1], file={"decimal": ",", "encoding": "latin-1"})
-    block = Cells.table(schema, ["pay"])
-    data = pd.DataFrame({"pay": ["1.5", "1,5"]})
-    (sums,), _ = exact_sums(open_source(data, schema), schema, [block])
-    assert sums.tolist() == [0, 1, 0, 1]
+    assert sums_of(pd.DataFrame({"pay": ["1.5", "1,5"]}), schema) == ([[0, 1, 0, 1]], 2)

@@ -14,7 +14,6 @@ from dpstats.families.moments import Moments, fourth_moments_of_pairs, third_and
 from dpstats.families.tables.cells import Cells
 from dpstats.private import sources
 from dpstats.private.kernel import Kernel
-from dpstats.private.sources import one_by_one
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.private.threads import sum_parts
 from dpstats.schema import Boolean, Category, Number, Schema
@@ -69,21 +68,6 @@ def test_threads_and_dictionaries_change_no_integer(loop, sums_of, threads, monk
         threads(number)
         for data in (table, coded):
             assert sums_of(data, schema, blocks) == (expected, n)
-
-
-def test_at_most_one_thread_per_processor_works(threads):
-    for number, most in ((1, 1), (3, 3), (1_000, 8)):
-        threads(number)
-        seen = []
-
-        class Watched(Kernel):
-            def zeros(self):
-                seen.append(threading.current_thread())  # noqa: B023
-                return super().zeros()
-
-        sums, n = sum_parts(Watched(SCHEMA, BLOCKS), one_by_one([BATCH] * 50))
-        assert (sums[0].tolist(), n) == ([50, 100], 150)
-        assert len(seen) >= most >= len(set(seen))
 
 
 class Failing(Kernel):

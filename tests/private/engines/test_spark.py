@@ -9,8 +9,6 @@ import shutil
 import signal
 import sys
 import time
-import traceback
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,11 +19,8 @@ import pytest
 import dpstats as dps
 from dpstats.errors import DataError
 from dpstats.families.contrasts import Contrasts
-from dpstats.privacy import noise
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums
-from dpstats.private.persons import of_persons
-from dpstats.private.tables import exact_sums, open_source
 
 pytest.importorskip("pyspark", reason="Spark is not tested: pip install 'dpstats[spark]'")
 if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
@@ -70,22 +65,13 @@ def session(tmp_path_factory):
         session.stop()
 
 
-def cut(session, table, ends, dying=(), graves=None):
-    """A DataFrame of the slices between `ends`, a partition each, some of them empty.
-
-    The worker that makes a partition of `dying` dies once it has handed over the rows, and leaves a
-    file.
-    """
+def cut(session, table, ends):
+    """A DataFrame of the slices between `ends`, a partition each, some of them empty."""
     slices = [table.slice(start, stop - start) for start, stop in itertools.pairwise(ends)]
 
     def rows(batches):
-        from pyspark import TaskContext
-
         for number in [row for batch in batches for row in batch.column(0).to_pylist()]:
             yield from slices[number].to_batches(max_chunksize=7)
-            if number in dying and TaskContext.get().attemptNumber() == 0:
-                (graves / str(os.getpid())).touch()
-                os._exit(9)
 
     numbers = session.range(0, len(slices), 1, len(slices))
     return numbers.mapInArrow(rows, from_arrow_schema(table.schema))
@@ -93,11 +79,6 @@ def cut(session, table, ends, dying=(), graves=None):
 
 def ends_of(rng, rows, parts):
     return [0, *sorted(rng.integers(0, rows + 1, parts - 1).tolist()), rows]
-
-
-def sums_of(data, schema, blocks):
-    sums, rows = exact_sums(open_source(data, schema), schema, blocks)
-    return [block.tolist() for block in sums], rows
 
 
 def dies_first(partition, graves):
@@ -121,22 +102,22 @@ def dies_first(partition, graves):
     return made
 
 
-def test_partitions_order_and_dying_workers_change_no_integer(session, loop, tmp_path, monkeypatch):
-    rng = np.random.default_rng(3)
+def test_partitions_order_and_dying_workers_change_no_integer(
+    session, loop, sums_of, tmp_path, monkeypatch
+):
     table = loop.random_rows(60, 1)
-    wanted = loop.sums(loop.schema, loop.blocks, table.to_pylist()), 60
     sums = functools.partial(sums_of, schema=loop.schema, blocks=loop.blocks)
-    frame = cut(session, table.take(rng.permutation(60)), [0, 0, 31, 31, 60, 60])
-    assert sums(frame) == wanted
-    none = loop.sums(loop.schema, loop.blocks, []), 0
-    assert sums(frame.where("false")) == sums(frame.where("x > 1e9")) == none
+    mixed = table.take(np.random.default_rng(3).permutation(60))
+    frame = cut(session, mixed, [0, 0, 31, 31, 60, 60])
+    assert sums(frame) == loop.of(table)
+    assert sums(frame.where("false")) == loop.of(table.slice(0, 0))
     frame.createOrReplaceTempView("survey")
     monkeypatch.setattr(engine, "_on_workers", dies_first(0, tmp_path))
-    assert sums(session.table("survey").repartition(2)) == wanted
+    assert sums(session.table("survey").repartition(2)) == loop.of(table)
     assert len(list(tmp_path.iterdir())) == 2  # one that sums, and one that adds
 
 
-def test_a_survey_has_the_sums_of_its_rows(session, loop):
+def test_a_survey_has_the_sums_of_its_rows(session, loop, sums_of):
     """Weights and units are read on the workers."""
     rng, n = np.random.default_rng(5), 60
     table = loop.random_rows(n, 1).append_column("weight", pa.array(rng.lognormal(0, 1, n)))
@@ -148,13 +129,11 @@ def test_a_survey_has_the_sums_of_its_rows(session, loop):
     block = dps.Cells.table(schema, ["word", "flag"])
     blocks = [*loop.blocks, Contrasts(block, (2, 2), (1, 1))]
     frame = cut(session, table, [0, 0, 31, 60])
-    assert sums_of(frame, schema, blocks) == sums_of(table, schema, blocks)
-    of_units = []
-    for data in (frame, table):
-        used = of_persons(open_source(data, schema, "school"), "school", 2, design=design)
-        sums, rows = exact_sums(used, schema, blocks)
-        of_units.append(([block.tolist() for block in sums], rows))
-    assert of_units[0] == of_units[1] != sums_of(table, schema, blocks)
+    found, of_units = (
+        [sums_of(data, schema, blocks, **options) for data in (frame, table)]
+        for options in ({}, {"person": "school", "most": 2, "design": design})
+    )
+    assert found[0] == found[1] != of_units[0] == of_units[1]
     plan = dps.plan(schema, {"p": dps.Proportion("flag")}, budget=dps.PureDP(1), person="school",
                     rows_per_person=2, unit="add_remove")  # fmt: skip
     with pytest.raises(DataError, match="this plan uses all rows"):
@@ -178,16 +157,8 @@ def failing(session):
     return session.range(0, 2, 1, 2).mapInArrow(rows, from_arrow_schema(ROWS.schema))
 
 
-def told(error):
-    """All that an exception says, with the variables of its frames; nothing is chained to it."""
-    assert error.__cause__ is None
-    assert error.__context__ is None
-    trace = traceback.TracebackException.from_exception(error, capture_locals=True)
-    return "".join(trace.format())
-
-
 def test_a_partition_that_fails_is_refused_without_its_words_and_without_charge(
-    session, tmp_path, caplog, capfd
+    session, frames_of, tmp_path, caplog, capfd
 ):
     plan = dps.plan(SMALL, ASKED, budget=dps.PureDP(1), n=5)
     ledger = dps.Ledger.create(tmp_path / "ledger", cap=dps.PureDP(1), unit="replace")
@@ -196,10 +167,11 @@ def test_a_partition_that_fails_is_refused_without_its_words_and_without_charge(
     for bad in (failing(session), cast):
         with pytest.raises(DataError, match=r"nothing was released or spent$") as caught:
             dps.measure(plan, bad, ledger=ledger)
-        assert "reading the rows failed (" in str(caught.value)
-        assert ("PYSPARK_PYTHON" in str(caught.value)) == (bad is not cast)
-        assert SECRET not in told(caught.value)
-        assert SECRET not in caplog.text + "".join(capfd.readouterr())
+        said = str(caught.value)
+        assert "reading the rows failed (" in said
+        assert ("PYSPARK_PYTHON" in said) == (bad is not cast)
+        assert caught.value.__cause__ is caught.value.__context__ is None
+        assert SECRET not in said + repr(frames_of(caught)) + caplog.text + str(capfd.readouterr())
     assert ledger.spent == 0
     dps.measure(plan, session.createDataFrame(ROWS), ledger=ledger)
     assert ledger.spent == 1
@@ -211,39 +183,19 @@ CELLS = [
 ]  # fmt: skip
 
 
-def test_one_cell_changes_nothing_that_is_observed(session, tmp_path, caplog, capfd):
+def test_one_cell_changes_nothing_that_is_observed(session, observed):
     """Whatever it makes of the type of its column; noisy sums aside, from the same noise."""
-    plan, seen = dps.plan(SMALL, ASKED, budget=dps.PureDP(1)), []
-    caplog.set_level("DEBUG")
-    for i, changed in enumerate(CELLS):
+    plan, every = dps.plan(SMALL, ASKED, budget=dps.PureDP(1)), []
+    for changed in CELLS:
         cells = {"c": ["a", "b"] * 6, "x": [0.0, 3.5] * 6}
         for name, cell in changed.items():
             cells[name][7] = cell
             if isinstance(cell, str | decimal.Decimal):  # the others become what it is
                 cells[name] = [one if one is None else type(cell)(one) for one in cells[name]]
-        frame = session.createDataFrame(pa.table(cells)).repartition(3)
-        ledger = dps.Ledger.create(tmp_path / str(i), cap=dps.PureDP(1), unit="replace")
-        steps, draws = [], []
-
-        def source(scale, size, draws=draws):
-            draws.append((scale, size))
-            return np.zeros(size, np.int64)
-
-        caplog.clear()
-        with warnings.catch_warnings(record=True) as caught, noise._noise_from(source):
-            warnings.simplefilter("always")
-            measured = dps.measure(
-                plan, frame, ledger=ledger, progress=lambda *step, to=steps: to.append(step)
-            )
-        logs = [record for record in caplog.records if not record.name.startswith("py4j")]
-        seen.append({
-            "warnings": [str(warning.message) for warning in caught], "progress": steps,
-            "logs": [(one.name, one.getMessage()) for one in logs], "draws": draws,
-            "printed": tuple(capfd.readouterr()), "ledger": (tmp_path / str(i)).read_text(),
-            "document": measured.to_members()["measurements.json"], "n": measured.n,
-        })  # fmt: skip
-    assert all(one == seen[0] for one in seen)
-    assert seen[0]["logs"]
+        seen, _ = observed(plan, session.createDataFrame(pa.table(cells)).repartition(3))
+        every.append(seen)
+    assert all(seen == every[0] for seen in every)
+    assert every[0]["logs"]
 
 
 VISITS = pa.table({
@@ -254,30 +206,20 @@ VISITS = pa.table({
 })  # fmt: skip
 
 
-def first_visits(k):
-    """Rows of `VISITS` that are used, by a loop."""
-
-    def place(row):
-        return [(row[n] is not None, row[n] or 0) for n in ("visit", "c", "x")]
-
-    of = {}
-    for row in sorted(VISITS.to_pylist(), key=place):
-        if row["id"] is not None and row["id"] == row["id"]:
-            of.setdefault(row["id"], []).append(row)
-    return pa.Table.from_pylist([row for rows in of.values() for row in rows[:k]], VISITS.schema)
-
-
-def test_the_first_rows_of_persons_follow_from_their_own_rows(session):
+def test_the_first_rows_of_persons_follow_from_their_own_rows(session, sums_of):
     blocks = [dps.Cells.table(SMALL, ["c"]), dps.Moments.of(SMALL, ["x"], degree=2)]
     rng = np.random.default_rng(0)
+    rows = [row for row in VISITS.to_pylist() if row["id"] is not None and row["id"] == row["id"]]
+    rows.sort(key=lambda row: [(row[n] is not None, row[n] or 0) for n in ("visit", "c", "x")])
+    before = [[other["id"] for other in rows[:i]].count(row["id"]) for i, row in enumerate(rows)]
     for k in (1, 2):
-        wanted = sums_of(first_visits(k), SMALL, blocks)
+        used = [row for row, earlier in zip(rows, before, strict=True) if earlier < k]
+        wanted = pa.Table.from_pylist(used, VISITS.schema)
         frame = cut(session, VISITS.take(rng.permutation(10)), ends_of(rng, 10, 3))
-        opened = open_source(frame, SMALL, "id", order="visit")
-        sums, rows = exact_sums(of_persons(opened, "id", k), SMALL, blocks)
-        assert ([block.tolist() for block in sums], rows) == wanted
+        found = sums_of(frame, SMALL, blocks, "id", k, order="visit")
+        assert found == sums_of(wanted, SMALL, blocks)
         plan = dps.plan(SMALL, ASKED, budget=dps.PureDP(1), rows_per_person=k, person="id")
-        assert dps.check(plan, frame, order="visit") == dps.check(plan, first_visits(k))
+        assert dps.check(plan, frame, order="visit") == dps.check(plan, wanted)
 
 
 def test_what_spark_cannot_say_is_refused_before_anything_runs(session, tmp_path):
@@ -376,18 +318,17 @@ def test_a_worker_of_another_version_is_refused(found, has, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("deaths", [0, 100])
-def test_many_partitionings_and_a_hundred_dying_workers(session, loop, tmp_path, deaths):
-    """A worker dies before or after its sums are handed over."""
+def test_many_partitionings_and_a_hundred_dying_workers(session, loop, sums_of, tmp_path, deaths):
+    """A worker dies after its sums are handed over."""
     for seed in range(100):
         rng = np.random.default_rng(seed)
         table, ends = loop.random_rows(12, seed), ends_of(rng, 12, rng.integers(1, 7))
-        dying, before = rng.integers(len(ends) - 1), rng.random() < 0.5
         with pytest.MonkeyPatch.context() as patch:
-            if deaths and not before:
+            if deaths:
+                dying = rng.integers(len(ends) - 1)
                 patch.setattr(engine, "_on_workers", dies_first(dying, tmp_path))
-            frame = cut(session, table, ends, [dying] if deaths and before else [], tmp_path)
-            found = sums_of(frame, loop.schema, loop.blocks)
-        assert found == (loop.sums(loop.schema, loop.blocks, table.to_pylist()), 12)
+            frame = cut(session, table, ends)
+            assert sums_of(frame, loop.schema, loop.blocks) == loop.of(table)
     assert len(list(tmp_path.iterdir())) >= deaths
 
 
