@@ -20,81 +20,68 @@ import pytest
 import dpstats as dps
 from dpstats.families.group_moments import GroupMoments, PairMoments
 from dpstats.families.losses.linear import LinearLosses, PinballLoss
-from dpstats.families.moments import Moments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import Subgroup
-from dpstats.families.tables.cells import Cells
 from dpstats.families.tables.lattice import KernelLattice
 from dpstats.files import from_csv
 from dpstats.measured.measurements import ANSWERS_HEADER
 from dpstats.privacy import noise
 from dpstats.private.persons import of_persons
 from dpstats.private.tables import exact_sums, open_source
-from dpstats.schema import Boolean, Category, Number, Schema
 
-SCHEMA = Schema([
-    Category("word", ["no", "yes", "é, \"quoted\"\n'ü'"], other="yes", allow_missing=True),
-    Category("grade", [1, 2.5, -3], missing=2.5, other=-3),
-    Boolean("flag", missing=True),
-    Number("x", -1, 2.5, points=15, edges=[0, 0.3, 1.1], missing=0.7),
-    Number("y", 0, 10, points=41, edges=[2.5, 5], closed="right", missing=5),
-    Number("score", values=[17.5, 22, 27], allow_missing=True),
+SCHEMA = dps.Schema([
+    dps.Category("word", ["no", "yes", "é, \"quoted\"\n'ü'"], other="yes", allow_missing=True),
+    dps.Category("grade", [1, 2.5, -3], missing=2.5, other=-3),
+    dps.Boolean("flag", missing=True),
+    dps.Number("x", -1, 2.5, points=15, edges=[0, 0.3, 1.1], missing=0.7),
+    dps.Number("y", 0, 10, points=41, edges=[2.5, 5], closed="right", missing=5),
+    dps.Number("score", values=[17.5, 22, 27], allow_missing=True),
 ])  # fmt: skip
-SCORE = [(), (("x", None),), (("word", 1),), (("x", None), ("y", None), ("grade", 0))]
 
 
 def blocks_of(schema):
     """Blocks of every kind, in an order of columns that is not that of the schema."""
+    rules = "x >= 0.3 and word == 'yes' or score > 22 and not flag or grade == 1 and y > 5"
+    coefficients = {"Intercept": (0, 10, 4), "x": (-4, 5, 3), "flag[T.True]": (0, 2, 3)}
+    group = Subgroup.of(schema, "flag and x >= 0.3", ["y", "score"])
+    terms = [(), (("x", None),), (("word", 1),), (("x", None), ("y", None), ("grade", 0))]
     return [
-        Cells.table(schema, ["score"]),
-        Cells.condition(
-            schema, "x >= 0.3 and word == 'yes' or score > 22 and not flag or grade == 1 and y > 5"
-        ),
-        Cells.table(schema, ["word", "flag"]),
-        Cells.table(schema, ["grade", "x", "y"]),
-        Cells.condition(schema, "word != '(missing)'"),
-        Moments.of(schema, ["x", "y"], ["word"]),
-        Moments.of(schema, ["score"], ["x"], degree=1),
+        dps.Cells.table(schema, ["score"]),
+        dps.Cells.condition(schema, rules),
+        dps.Cells.table(schema, ["word", "flag"]),
+        dps.Cells.table(schema, ["grade", "x", "y"]),
+        dps.Cells.condition(schema, "word != '(missing)'"),
+        dps.Moments.of(schema, ["x", "y"], ["word"]),
+        dps.Moments.of(schema, ["score"], ["x"], degree=1),
         KernelLattice((schema["x"], schema["y"]), 3, 0.2),
         GroupMoments.by(schema["y"], schema["word"], (0, 2, 3)),
         GroupMoments.by(schema["score"], schema["x"], (1, 3)),
-        GroupMoments(schema["y"], (Subgroup.of(schema, "flag and x >= 0.3", ["y", "score"]),)),
-        PairMoments(
-            (schema["y"], schema["score"]), (Subgroup.of(schema, "flag or x >= 0.3", ["score"]),)
-        ),
-        Moments.of(schema, ["y", "score"], ["word"], given="not flag and y > 2.5"),
-        LinearLosses.of(
-            schema,
-            PinballLoss(0.25),
-            "y ~ x + flag",
-            {"Intercept": (0, 10, 4), "x": (-4, 5, 3), "flag[T.True]": (0, 2, 3)},
-        ),
-        PilotScore.of(schema, SCORE, ("flag", 1), "logit").at(np.array([0.3, -4.7, 1.1, 2.9])),
+        GroupMoments(schema["y"], (group,)),
+        PairMoments((schema["y"], schema["score"]), (group,)),
+        dps.Moments.of(schema, ["y", "score"], ["word"], given="not flag and y > 2.5"),
+        LinearLosses.of(schema, PinballLoss(0.25), "y ~ x + flag", coefficients),
+        PilotScore.of(schema, terms, ("flag", 1), "logit").at(np.array([0.3, -4.7, 1.1, 2.9])),
     ]
 
 
 def code_of(column, cell):
     """The documented rule for one cell, in plain Python."""
     absent = cell is None or (isinstance(cell, float) and math.isnan(cell))
-    if isinstance(column, Category):
+    if isinstance(column, dps.Category):
         if absent:
             return column.missing_code
-        for code, value in enumerate(column.stored):
-            if isinstance(value, str) == isinstance(cell, str) and value == cell:
-                return code
-        return column.other_code
+        same = (v == cell and isinstance(v, str) == isinstance(cell, str) for v in column.stored)
+        return next((code for code, found in enumerate(same) if found), column.other_code)
     if absent and column.allow_missing:
         return (column.points - 1) // 2 + 1
-    value = column.missing if absent else cell
     low, high = float(column.low), float(column.high)
-    value = min(max(float(value), low), high)
+    value = min(max(float(column.missing if absent else cell), low), high)
     if column.values is not None:  # the nearest, the lower one if two are equally near
         nearest = min(column.values, key=lambda v: (abs(v - value), v))
         return int(column._value_codes[column.values.index(nearest)])
 
     def bin_of(v):
-        below = (lambda e: e <= v) if column.closed == "left" else (lambda e: e < v)
-        return sum(below(edge) for edge in column.edges)
+        return sum(e <= v if column.closed == "left" else e < v for e in column.edges)
 
     k = (column.points - 1) // 2
     code = math.floor((value - (low + high) / 2) * (k / ((high - low) / 2)) + 0.5)
@@ -109,16 +96,26 @@ def naive_sums(schema, blocks, rows):
     return [block.sums(codes).tolist() for block in blocks]
 
 
-def random_rows(n, seed):
-    """Cells of the schema's columns, undeclared and missing ones among them."""
-    rng = np.random.default_rng(seed)
+# Cells of every column, in cycles of lengths without a common factor.
+CELLS = {
+    "word": (pa.string(), ["no", "yes", "é, \"quoted\"\n'ü'", "Yes", "yes ", " no", "NA", "nan",
+                           "true", None, "NaN"]),
+    "grade": (pa.float64(), [1, 2.5, None, -3, 1.5, math.nan, -0.0]),
+    "flag": (pa.bool_(), [True, None, False]),
+    "x": (pa.float64(), [0.0, -0.0, 0.3, 0.1 + 0.2, 1.1, math.nan, math.inf, -math.inf, 2.5, -1.0,
+                         math.nextafter(0.3, 0), math.nextafter(1.1, 2), 5e-324, 1e308, None, 0.7,
+                         1.9]),
+    "y": (pa.int64(), [0, 5, None, 2**63 - 1, -(2**63), 13, 2**53 + 1, -3, 10, 3, 6, 1, 9]),
+    "score": (pa.float64(), [17.5, 19.75, None, 19.76, 99.0]),
+    "ignored": (pa.string(), ["x"]),
+}  # fmt: skip
+
+
+def odd_rows(n):
+    """The first n rows of these cells."""
     return pa.table({
-        "word": pa.array(rng.choice(["no", "yes", "Yes", None], n).tolist(), pa.string()),
-        "grade": rng.choice([1, 2.5, -3, 4, np.nan], n),
-        "flag": rng.random(n) < 0.5,
-        "x": rng.normal(0.5, 1.5, n).round(1),
-        "y": rng.choice([-1, 0, 2.5, 2.6, 5, 9.99, 10, np.inf], n),
-        "score": rng.choice([17.5, 20, 22, 27, np.nan], n),
+        name: pa.array(itertools.islice(itertools.cycle(cells), n), kind)
+        for name, (kind, cells) in CELLS.items()
     })  # fmt: skip
 
 
@@ -132,7 +129,7 @@ def loop():
         blocks_of=blocks_of,
         sums=naive_sums,
         of=lambda table: (naive_sums(SCHEMA, blocks, table.to_pylist()), table.num_rows),
-        random_rows=random_rows,
+        rows=odd_rows,
     )
 
 
@@ -141,7 +138,7 @@ def sums_of():
     """Sums of blocks, or of the table of every column, as lists, and the number of rows."""
 
     def found(data, schema, blocks=None, person=None, most=1, order=None, **of_person):
-        blocks = blocks or [Cells.table(schema, [name]) for name in schema.names]
+        blocks = blocks or [dps.Cells.table(schema, [name]) for name in schema.names]
         source = open_source(data, schema, person, order)
         if person is not None:
             source = of_persons(source, person, most, **of_person)
@@ -231,9 +228,11 @@ def inferred(cells):
 
 
 def in_pieces(table):
-    """Parts of one, two, one, two... rows, the first one empty."""
-    starts = [start for start in range(table.num_rows) if start % 3 != 2]
-    return [table.slice(0, 0), *(table.slice(start, 1 + start % 3) for start in starts)]
+    """Parts of no, one, two, five, one, two, five... rows."""
+    sizes = [0, *itertools.islice(itertools.cycle([1, 2, 5]), table.num_rows)]
+    starts = itertools.accumulate(sizes, initial=0)
+    return [table.slice(*piece) for piece in zip(starts, sizes, strict=False)
+            if piece[0] < max(table.num_rows, 1)]  # fmt: skip
 
 
 def encoded(table, nulls="mask"):
@@ -255,7 +254,7 @@ class Stream:
         self.__arrow_c_stream__ = table.to_reader(max_chunksize=5).__arrow_c_stream__
 
 
-def delimited(name, delimiter=",", *, start="", end="\n", **options):
+def delimited(name, delimiter=",", start="", end="\n", **options):
     """A text file; a missing cell is empty."""
 
     def write(_, objects, folder):
@@ -294,9 +293,7 @@ NUMBERS = {pa.int64(): pd.Int64Dtype(), pa.float64(): pd.Float64Dtype(),
            pa.string(): pd.StringDtype(), pa.bool_(): pd.BooleanDtype()}  # fmt: skip
 ROUTES = {
     "csv": delimited("rows.csv"),
-    "csv, marked and quoted": delimited(
-        "rows.csv", ";", quoting=csv.QUOTE_ALL, start="\ufeff", end=""
-    ),
+    "csv, marked and quoted": delimited("rows.csv", ";", "\ufeff", "", quoting=csv.QUOTE_ALL),
     "csv.gz": delimited("rows.csv.gz"),
     "TSV.GZ": delimited("rows.TSV.GZ", "\t"),
     "parquet": parquet(use_dictionary=False, write_statistics=False),
@@ -317,11 +314,8 @@ ROUTES = {
         [encoded(piece, "encode") for piece in in_pieces(table)]
     ),
     "polars": lambda table, *_: pl.from_arrow(table),
-    "polars chunks": lambda table, *_: pl.concat(
-        map(pl.from_arrow, in_pieces(table)), rechunk=False
-    ),
     "polars, lazily": lambda table, *_: pl.concat(
-        [pl.from_arrow(piece).lazy() for piece in in_pieces(table)]
+        [pl.from_arrow(piece).lazy() for piece in in_pieces(table)], rechunk=False
     ),
     "polars categories": lambda table, *_: pl.from_arrow(table).with_columns(
         pl.col(pl.String).cast(pl.Categorical)
@@ -391,13 +385,8 @@ ADAPTERS = [w for w in WAYS if w not in ("pandas", "pandas categories", "arrow c
 
 
 @pytest.fixture(scope="session")
-def ways():
-    return WAYS
-
-
-@pytest.fixture(scope="session")
-def every_way():
-    return list(ROUTES)
+def routes():
+    return SimpleNamespace(every=list(ROUTES), ways=WAYS)
 
 
 def pytest_generate_tests(metafunc):

@@ -52,21 +52,17 @@ def codes_of(column, data):
 
 
 @pytest.fixture
-def sources(tmp_path, on_route, ways):
+def sources(on_route, routes):
     """Tables with a column ``v`` of given cells, of every kind but those without an order."""
+    ways = [way for way in routes.ways if not way.startswith("ibis")]
 
     def every(cells, kind):
         """Every route, made when its turn comes: files have the same names."""
         table = pa.table({"v": pa.array(cells, kind)})
-        return {way: partial(on_route, way, table) for way in ways if way[:4] != "ibis"}
-
-    def csv(cells):
-        """A file; cells that are missing are empty."""
-        objects_of(cells).assign(row=1).to_csv(tmp_path / "rows.csv", index=False)
-        return tmp_path / "rows.csv"
+        return {way: partial(on_route, way, table) for way in ways}
 
     return SimpleNamespace(
-        csv=csv,
+        csv=lambda cells: on_route("csv", {"v": cells, "row": [1] * len(cells)}),
         texts=lambda cells: every(cells, pa.string()),
         numbers=lambda cells: every([c and float(c) for c in cells], pa.float64()),
     )
@@ -255,6 +251,9 @@ def test_p25_decimal_fraction_bool_and_zoned_datetime(check):
     check(coded(missing=-3), frame, [0, 2, 0, 0, 2, 0, *[2] * 8, 0, 0])
     check(dps.Boolean("v"), frame, [1, 0, 1, 1, 0, 1, *[0] * 8, 1, 1])
     check(text(other="b"), frame, [1] * 16)
+    days = [np.datetime64("2024-05-01T08"), datetime.date(2024, 5, 1), "2024-05-01", 20240501]
+    column = dps.Category("v", ["2024-05-01", "x"], allow_missing=True)
+    check(column, objects_of(days), [0, 0, 0, 2])
     column = dps.Category("v", [0.1, 0.25], allow_missing=True)  # matched by value
     check(column, objects_of([Decimal("0.1"), Fraction(1, 4), 0.3]), [0, 1, 2])
     check(column, pa.table({"v": list(map(Decimal, ("0.10", "0.25", "0.30")))}), [0, 1, 2])

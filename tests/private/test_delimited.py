@@ -11,22 +11,22 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
-from dpstats.errors import DataError
-from dpstats.families.moments import Moments
-from dpstats.families.tables.cells import Cells
 from dpstats.private import delimited
 from dpstats.private.tables import exact_sums, open_source
-from dpstats.schema import Category, Number, Schema, TextFile, arrow
+from dpstats.schema import TextFile, arrow
 from dpstats.schema.arrow import numbers_from_text
 
-SCHEMA = Schema([
-    Number("x", -2, 9, points=45, edges=[0.5, 5], allow_missing=True),
-    Number("y", values=[0, 1, 5], missing=1),
-    Category("word", ["no", "NA", "5"], allow_missing=True),
-    Category("grade", [1, 5], allow_missing=True),
-    Number("seen", "2024-01-01", "2024-12-31", edges=["2024-05-02"], allow_missing=True),
+SCHEMA = dps.Schema([
+    dps.Number("x", -2, 9, points=45, edges=[0.5, 5], allow_missing=True),
+    dps.Number("y", values=[0, 1, 5], missing=1),
+    dps.Category("word", ["no", "NA", "5"], allow_missing=True),
+    dps.Category("grade", [1, 5], allow_missing=True),
+    dps.Number("seen", "2024-01-01", "2024-12-31", edges=["2024-05-02"], allow_missing=True),
 ])  # fmt: skip
-BLOCKS = [*(Cells.table(SCHEMA, [name]) for name in SCHEMA.names), Moments.of(SCHEMA, ["x", "y"])]
+BLOCKS = [
+    *(dps.Cells.table(SCHEMA, [name]) for name in SCHEMA.names),
+    dps.Moments.of(SCHEMA, ["x", "y"]),
+]
 HEADER = '"x",y,word,grade,"seen"'
 CELLS = [
     "5", "-0", "0.25", "1e0", ".5", "5.", "4.9999999999999999999", "1e-400", "-1e308",
@@ -44,7 +44,7 @@ def outcome(sums_of):
     def found(data):
         try:
             return sums_of(data, SCHEMA, BLOCKS)
-        except DataError as error:
+        except dps.DataError as error:
             return str(error)
 
     return found
@@ -84,16 +84,12 @@ def test_lines_of_any_kind_have_one_outcome(outcome, tmp_path, monkeypatch):
 # Lines, and whether one would swallow others.
 LINES = [
     (['"no'] + ["no"] * 50 + ['"no"'] + ["no"] * 9, True),
-    (['"no'] + ['"no"'] * 50, True),
     (['no"x'] + ["no"] * 50 + ['"no"'], False),  # quotes within a cell are its own
     (['"no""x"', '""""', '""', 'no"', 'no""', '5"5', "'no\"x'"], False),
-    (['"no"x"', "no"], True),
     (['"no"x', "no"], True),
     (['"no\nno"', '"\r\n"', '","'], False),
-    (["no", '"no'], True),
     (["no", '"no\n'], True),
     (["no", '"no""'], True),
-    (["no", '""'], False),
 ]
 
 
@@ -106,7 +102,7 @@ def test_a_quote_that_is_not_closed_swallows_no_rows(sums_of, tmp_path, monkeypa
         for size in (2**20, 1, 7):
             monkeypatch.setattr(delimited, "_BLOCK", size)
             if refused:
-                with pytest.raises(DataError, match="a quote is not closed"):
+                with pytest.raises(dps.DataError, match="a quote is not closed"):
                     sums_of(path, schema)
             else:
                 (sums, _), rows = sums_of(path, schema)
@@ -160,7 +156,7 @@ def test_no_error_holds_a_cell_that_did_not_convert(last, tmp_path, monkeypatch)
     path = tmp_path / "rows.csv"
     rows = ["1,1,no,1,"] * 30
     path.write_text("\n".join([HEADER, *rows, "secret,1,no,1,", *rows, last]))
-    with pytest.raises(DataError, match=r"^a line has more or fewer fields than") as refused:
+    with pytest.raises(dps.DataError, match=r"^a line has more or fewer fields than") as refused:
         exact_sums(open_source(path, SCHEMA), SCHEMA, BLOCKS)
     assert "secret" not in str(refused.value)
     assert refused.value.__context__ is refused.value.__cause__ is None
@@ -182,7 +178,7 @@ def test_an_interrupt_while_an_error_is_handled_holds_no_cell(tmp_path, monkeypa
     assert stopped.value.__context__ is None
 
 
-def test_texts_read_at_once_have_the_numbers_of_the_pattern():
+def test_texts_read_at_once_have_the_numbers_of_the_pattern_to_the_last_bit():
     cells = pa.array([None, *(cell.encode() for cell in CELLS), b"1\xff"], pa.large_binary())
     for start in range(len(cells)):
         stored = cells.slice(start, 3) if start else cells
@@ -190,10 +186,6 @@ def test_texts_read_at_once_have_the_numbers_of_the_pattern():
         by_pattern = arrow._numbers_by_pattern(array)
         np.testing.assert_array_equal(numbers_from_text(array), by_pattern)
         np.testing.assert_array_equal(arrow.floats(stored), by_pattern)
-
-
-def test_numbers_in_text_are_read_to_the_last_bit():
     values = np.random.default_rng(2).normal(size=500) * 10.0 ** np.arange(-250, 250)
-    texts = [repr(float(value)).encode() for value in values]
-    read = numbers_from_text(pa.array(texts, pa.large_binary()))
-    np.testing.assert_array_equal(read, values)
+    texts = pa.array([repr(float(value)).encode() for value in values], pa.large_binary())
+    np.testing.assert_array_equal(numbers_from_text(texts), values)

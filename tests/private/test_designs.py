@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
-from dpstats.families.tables.cells import ROWS, Cells
+from dpstats.families.tables.cells import ROWS
 from dpstats.planning.survey import contrasts_of
 from dpstats.privacy import noise
 from dpstats.private import sources
@@ -23,15 +23,14 @@ DESIGN = dps.Design(
     units={"north": [1, 2, 3, 4], "south": [5, 6, 7]},
 )  # fmt: skip
 DESIGN_OF_ONE = dps.Design("w", mean=2, cap=8, deff=2)
-WEIGHTS = [1.0, 3.25, 0.001, 8.0, 50.0, None, 0.0, -2.0, 2.0, 2.0, 2.0, 2.0]
-AREAS = ["north", "north", "south", "south", "south", "north", "north", "south", "south", "east",
-         None, "North"]  # fmt: skip
-SCHOOLS = [1, 2, 5, 6, 7, 3, 4, 1, 99, 1, 2, None]
-FLAGS = [True, False, True, True, False, False, True, True, False, True, False, True]
-TABLE = pa.table({
-    "flag": FLAGS, "weight": pa.array(WEIGHTS, pa.float64()), "area": AREAS,
-    "school": pa.array(SCHOOLS, pa.int64()), "more": ["x"] * len(FLAGS),
-})  # fmt: skip
+CELLS = {
+    "flag": [True, False, True, True, False, False, True, True, False, True, False, True],
+    "weight": [1.0, 3.25, 0.001, 8.0, 50.0, None, 0.0, -2.0, 2.0, 2.0, 2.0, 2.0],
+    "area": ["north", "north", "south", "south", "south", "north", "north", "south", "south",
+             "east", None, "North"],
+    "school": [1, 2, 5, 6, 7, 3, 4, 1, 99, 1, 2, None],
+}  # fmt: skip
+TABLE, DRAWN = pa.table(CELLS | {"more": ["x"] * 12}), list(zip(*CELLS.values(), strict=True))
 
 
 def schema_of(design):
@@ -40,8 +39,8 @@ def schema_of(design):
 
 
 def blocks_of(schema):
-    table = Cells.table(schema, ["flag"])
-    most_cells = Cells.condition(schema, "more != 'y'")  # here all rows
+    table = dps.Cells.table(schema, ["flag"])
+    most_cells = dps.Cells.condition(schema, "more != 'y'")  # here all rows
     blocks = [table, most_cells, ROWS]
     pairs = schema.design.pairs
     return [*blocks, contrasts_of(table, pairs, min(pairs.count, 7))] if pairs.count else blocks
@@ -49,7 +48,6 @@ def blocks_of(schema):
 
 SCHEMA, ASKED = schema_of(DESIGN), {"p": dps.Proportion("flag")}
 BLOCKS = blocks_of(SCHEMA)
-DRAWN = list(zip(FLAGS, WEIGHTS, AREAS, SCHOOLS, strict=True))
 
 
 def steps_of(weight):
@@ -92,7 +90,7 @@ def scaled_rows(most, key, rows):
     steps, total = [steps_of(row[1]) for row in rows], {}
     for row, own in zip(rows, steps, strict=True):
         total[row[key]] = total.get(row[key], 0) + own
-    return [(row, own * most * STEPS // max(total[row[key]], most * STEPS))
+    return [(row[:4], own * most * STEPS // max(total[row[key]], most * STEPS))
             for row, own in zip(rows, steps, strict=True) if row[key] is not None]  # fmt: skip
 
 
@@ -205,7 +203,7 @@ def test_sums_move_by_no_more_than_is_claimed(unit, whose, most):
         exact = exact if unit == "replace" else set(BLOCKS)
     plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), unit=unit, **options)
     rows = [[(flag, weight, *place, "p") for flag, weight, place in own] for own in persons]
-    values = [expected([(r[:4], used) for r, used in scaled_rows(most, 4, own)]) for own in rows]
+    values = [expected(scaled_rows(most, 4, own)) for own in rows]
     for block, every in zip(BLOCKS, map(np.array, zip(*values, strict=True)), strict=True):
         claimed = block.moved_by(plan.strategy.neighbours)
         others = every if unit == "replace" else 0 * every[:1]
@@ -240,7 +238,7 @@ def test_a_plan_protects_units_or_persons_beside_them(tmp_path):
         assert dps.Plan.load(tmp_path / "plan.json") == plan
         with noise._noise_from(lambda scale, size: np.zeros(size, np.int64)):
             measured = dps.measure(plan, table)
-        rows = [(row[:4], steps) for row, steps in scaled_rows(1, key, of)]
+        rows = scaled_rows(1, key, of)
         assert measured.count.sums.tolist() == expected(rows)[2]
         fit = dps.check(plan, table)
         assert fit.rows == len(rows)
@@ -254,11 +252,7 @@ def test_a_plan_protects_units_or_persons_beside_them(tmp_path):
     for person in ("weight", "area", "flag"):
         with pytest.raises(dps.RequestError, match="tells persons apart"):
             dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), person=person)
-
-
-def test_no_column_of_a_design_is_taken_for_scaled_weights():
-    """Its cells would be weights as they are, without a bound."""
-    for name in ("weights", "unit", "strata"):
+    for name in ("weights", "unit", "strata"):  # else its cells would be weights without a bound
         given = {"weights": "w", "unit": "u", "strata": "h"} | {name: SCALED}
         with pytest.raises(dps.SchemaError, match="control character"):
             dps.Design(**given, mean=2, cap=8, units={"a": [1, 2]})

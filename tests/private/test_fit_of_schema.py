@@ -53,9 +53,7 @@ def plan():
     return dps.plan(SCHEMA, asked, budget=dps.PureDP(1))
 
 
-def test_every_route_has_the_counts_of_cells_outside_and_what_they_may_mean(
-    plan, tmp_path, monkeypatch
-):
+def test_counts_and_likely_meanings_on_every_route(plan, tmp_path, monkeypatch):
     monkeypatch.setattr("dpstats.private.sources.BATCH_ROWS", 2)
     frame = pd.DataFrame(CELLS)
     frame.to_csv(tmp_path / "rows.csv", index=False, sep=";")

@@ -87,7 +87,7 @@ def plans():
 
 
 @pytest.fixture(scope="module")
-def row_sums(plans):
+def added(plans):
     """By what is changed, the contribution of the row that differs: its sums without noise."""
 
     def contribution(changed):
@@ -112,17 +112,15 @@ def finished(measured):
     return list(vars(release)), frame.dtypes.to_dict(), len(frame), shapes
 
 
-def test_p73_p74_one_cell_changes_nothing_that_is_observed(
-    way, on_route, observed, plans, row_sums
-):
+def test_p73_p74_one_cell_changes_nothing_that_is_observed(way, on_route, observed, plans, added):
     usual, first = observed(plans["replace"], on_route(way, cells_of({})))
-    rest = first.noisy_sums - row_sums["usual"]
+    rest = first.noisy_sums - added["usual"]
     assert usual["progress"][-1] == ("drawing noise", 0, None)
     assert usual["logs"]
     for name in CELLS if way in INFERRED else OF_TYPES:
         seen, last = observed(plans["replace"], on_route(way, cells_of(CELLS[name])))
         assert_equal(seen, usual, name)
-        np.testing.assert_array_equal(last.noisy_sums - row_sums[name], rest, name)
+        np.testing.assert_array_equal(last.noisy_sums - added[name], rest, name)
     if way == "pandas objects":
         assert finished(last) == finished(first)
 
@@ -138,9 +136,7 @@ def rows_of_persons(changed=None, key=None, rows=0):
     return cells
 
 
-def test_p40_p67_p73_p74_rows_and_persons_change_nothing_that_is_observed(
-    adapter, on_route, observed, plans
-):
+def test_p40_p67_p73_p74_rows_and_persons_change_nothing(adapter, on_route, observed, plans):
     """A private number of rows; the cells of a person's rows; all rows of one of any key."""
 
     def of(unit, cells):

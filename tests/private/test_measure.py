@@ -82,9 +82,7 @@ def test_an_empty_line_of_a_one_column_file_is_a_row(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["draw", "read"])
-def test_an_interrupt_leaves_no_sums_in_the_traceback(
-    schema, survey, where, frames_of, monkeypatch
-):
+def test_an_interrupt_leaves_no_sums_in_frames(schema, survey, where, frames_of, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 

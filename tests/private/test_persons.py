@@ -16,13 +16,12 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
-from dpstats.errors import BudgetError, DataError, RequestError
 from dpstats.families.persons import PersonShares
 from dpstats.privacy import noise
-from dpstats.private import delimited, persons, sources
+from dpstats.private import delimited, sources
 from dpstats.private import measure as measuring
 from dpstats.private.keys import codes_of_keys, key_of
-from dpstats.private.persons import PersonTotals
+from dpstats.private.persons import PersonTotals, used_rows
 from dpstats.private.tables import open_source
 
 SCHEMA = dps.Schema([
@@ -35,21 +34,6 @@ TOTALS = [
                      dps.MeanDifference("x", by="c", groups=("z", "a")), dps.OLS("x ~ C(c)"))
     for block in analysis.person_totals(SCHEMA)
 ]  # fmt: skip
-
-
-def table_of(n, persons):
-    """Keys with gaps, some missing; every row can be told from its x."""
-    rng = np.random.default_rng(0)
-    keys = rng.integers(0, persons, n).astype(object)
-    keys[rng.random(n) < 0.1] = None
-    return {"id": keys.tolist(), "c": rng.choice(["a", "b", "z"], n).tolist(),
-            "x": rng.integers(0, 101, n).tolist()}  # fmt: skip
-
-
-def first_rows(keys, k):
-    """Numbers of the rows that are used, by a loop."""
-    before = [keys[:row].count(key) for row, key in enumerate(keys)]
-    return [row for row, key in enumerate(keys) if key is not None and before[row] < k]
 
 
 @pytest.fixture(scope="module")
@@ -65,41 +49,29 @@ def found(sums_of):
 
 
 @pytest.fixture(scope="module")
-def expected(sums_of):
-    def expected(table, k):
-        used = first_rows(table["id"], k)
-        frame = pd.DataFrame(table).iloc[used]
-        sums, n = sums_of(frame[["c", "x"]], SCHEMA, BLOCKS)
-        return [*sums, *totals_by_a_loop(frame)], n
-
-    return expected
-
-
-def totals_by_a_loop(frame):
-    """Products of person totals, row by row."""
-    codes = {"x": 2 * frame["x"].to_numpy(int) - 100,
-             "c": np.array(["abz".index(c) for c in frame["c"]])}  # fmt: skip
+def usual(sums_of):
+    """A table, some keys missing, and by a loop the sums over the first two rows of each person."""
+    rng = np.random.default_rng(0)
+    keys = rng.integers(0, 20, 100).astype(object)
+    keys[rng.random(100) < 0.1] = None
+    table = {"id": keys.tolist(), "c": rng.choice(["a", "b", "z"], 100).tolist(),
+             "x": rng.integers(0, 101, 100).tolist()}  # fmt: skip
+    before = [table["id"][:row].count(key) for row, key in enumerate(table["id"])]
+    used = [row for row in range(100) if table["id"][row] is not None and before[row] < 2]
+    frame = pd.DataFrame(table).iloc[used]
+    wanted, n = sums_of(frame[["c", "x"]], SCHEMA, BLOCKS)
+    codes = {"x": 2 * frame["x"].to_numpy(int) - 100, "c": frame["c"].map("abz".index).to_numpy()}
     rougher = codes | {"x": codes["x"] // 2}  # the grid of x has half the steps in products
     for block in TOTALS:
         rows, of_person = block.of_rows(rougher if SCHEMA["x"] in block.columns else codes), {}
         for place, person in enumerate(frame["id"]):
             of_person[person] = of_person.get(person, 0) + rows[:, place].astype(object)
-        yield [
-            sum(totals[i] * totals[j] for totals in of_person.values())
-            for i, j in zip(*block.pairs, strict=True)
-        ]
+        products = (np.outer(totals, totals)[block.pairs] for totals in of_person.values())
+        wanted.append(sum(products).tolist())
+    return table, (wanted, n)
 
 
-@pytest.fixture(scope="module")
-def usual(expected):
-    """A table, and its sums over the first two rows of each person."""
-    table = table_of(n=100, persons=20)
-    return table, expected(table, 2)
-
-
-def test_every_route_uses_the_first_rows_of_each_person(
-    adapter, on_route, found, usual, monkeypatch
-):
+def test_every_route_uses_the_first_rows(adapter, on_route, found, usual, monkeypatch):
     if adapter.startswith("ibis"):
         pytest.skip("its rows have no order: see test_ibis.py")
     monkeypatch.setattr("os.cpu_count", lambda: 8)
@@ -109,9 +81,7 @@ def test_every_route_uses_the_first_rows_of_each_person(
     assert found(on_route(adapter, table), 2) == wanted
 
 
-def test_a_later_row_that_is_longer_than_a_block_changes_no_other(
-    found, usual, tmp_path, monkeypatch
-):
+def test_a_row_longer_than_a_block_changes_no_other(found, usual, tmp_path, monkeypatch):
     """The reader starts anew in the middle: persons are counted once."""
     monkeypatch.setattr(delimited, "CSV_BLOCK", 200)
     table, wanted = usual
@@ -136,9 +106,15 @@ def test_keys_of_any_type_tell_persons_apart(found, usual, monkeypatch):
     assert found(frame, 2) == wanted
 
 
-def test_a_key_that_arrow_cannot_decode_refuses_no_table():
-    """Entries of a dictionary that are no UTF-8, no date of Python or a list, and one without."""
-    for broken, keys in (
+def test_a_column_or_a_key_that_cannot_be_decoded_is_of_rows_without_one(found):
+    both = pa.array([b"0" * 16, b"1" * 16], pa.binary(16))
+    for keys, used in (
+        (pa.array([[1], [2]]), 0), (pa.array([{"a": 1}, None]), 0), (pa.nulls(2), 0), (both, 2),
+        (pa.ExtensionArray.from_storage(pa.uuid(), both), 2),
+        (pa.array([1, 2], pa.duration("s")), 2),
+    ):  # fmt: skip
+        assert found(pa.table({"id": keys, "c": ["a", "b"], "x": [1, 2]}), 1)[1] == used
+    for broken, keys in (  # of a dictionary: no UTF-8, no date of Python, a list, and null
         (2, pa.array([b"a", b"\xff", b""]).view(pa.string())),
         (2, pa.array([0, 2**62, None]).cast(pa.timestamp("ns")).view(pa.timestamp("s"))),
         (0, pa.array([[1], [2], None])),
@@ -167,33 +143,23 @@ def test_text_is_compared_exactly_and_numbers_by_value():
         assert key_of(none) is None
 
 
-def test_columns_that_hold_no_keys_are_read_as_rows_without_one(found):
-    both = pa.array([b"0" * 16, b"1" * 16], pa.binary(16))
-    spans = pa.array([1, 2], pa.duration("s"))
-    for keys, used in (
-        (pa.array([[1], [2]]), 0), (pa.array([{"a": 1}, None]), 0), (pa.nulls(2), 0), (both, 2),
-        (pa.ExtensionArray.from_storage(pa.uuid(), both), 2), (spans, 2),
-    ):  # fmt: skip
-        assert found(pa.table({"id": keys, "c": ["a", "b"], "x": [1, 2]}), 1)[1] == used
-
-
 def test_all_tables_of_four_rows_differ_by_one_persons_rows_in_at_most_k():
     """Every arrangement of keys, missing ones too: without person p, others use the same rows."""
+
+    def used(keys, k):
+        columns = {"id": pa.array(keys, pa.string()), "row": range(len(keys))}
+        batch = pa.RecordBatch.from_pydict(columns)
+        (kept,) = used_rows([batch], ["row"], "id", k)
+        return kept.column("row").to_pylist()
+
     for k, *keys in itertools.product([1, 2], *[["p", "q", None]] * 4):
-        whole = first_rows_by_library(keys, k)
+        whole = used(keys, k)
         for person in ("p", "q"):
             kept = [i for i, key in enumerate(keys) if key != person]
-            without = [kept[i] for i in first_rows_by_library([keys[i] for i in kept], k)]
+            without = [kept[i] for i in used([keys[i] for i in kept], k)]
             assert [i for i in whole if keys[i] != person] == without
             assert len(whole) - len(without) <= k
         assert not any(keys[i] is None for i in whole)
-
-
-def first_rows_by_library(keys, k):
-    """Numbers of the rows that are used."""
-    batch = pa.RecordBatch.from_pydict({"id": pa.array(keys, pa.string()), "row": range(len(keys))})
-    kept = persons.used_rows([batch], ["row"], "id", k)
-    return [row for part in kept for row in part.column("row").to_pylist()]
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
@@ -236,14 +202,12 @@ def test_a_persons_rows_cost_at_most_the_budget_however_many_they_are(unit, tota
         pairs = itertools.combinations(seen, 2)
         if unit == "add_remove":
             left = [key for key in keys if key != "p"]
-            without = sums(left, list(itertools.islice(itertools.cycle(others), len(left))))
-            pairs = ((without, one) for one in seen)
+            pairs = itertools.product([sums(left, others[: len(left)])], seen)
         for one, other in pairs:
-            moved = np.abs(one - other).tolist()
-            losses.append((
-                sum((m / s for m, s in zip(moved, laplace, strict=True)), Fraction(0)),
-                sum((m**2 / (2 * s**2) for m, s in zip(moved, gaussian, strict=True)), Fraction(0)),
-            ))  # fmt: skip
+            moved = [Fraction(m) for m in np.abs(one - other).tolist()]
+            of_laplace = sum(m / s for m, s in zip(moved, laplace, strict=True))
+            of_gaussian = sum((m / s) ** 2 / 2 for m, s in zip(moved, gaussian, strict=True))
+            losses.append((of_laplace, of_gaussian))
     for worst in map(max, zip(*losses, strict=True)):
         assert (0.4 if totals else 0.5) < worst <= 1
 
@@ -258,9 +222,9 @@ def test_the_number_of_rows_that_are_used_is_the_public_one():
     for n in (3, None):
         assert dps.measure(plan_of(n=n), frame).n == 3
     used = "those that are used, the first 2 rows of each person, are 3"
-    with pytest.raises(DataError, match=f"n = 5 rows and {used}"):
+    with pytest.raises(dps.DataError, match=f"n = 5 rows and {used}"):
         dps.measure(plan_of(n=5), frame)
-    with pytest.raises(DataError, match="no rows with a key in the column 'id'; nothing was"):
+    with pytest.raises(dps.DataError, match="no rows with a key in the column 'id'; nothing was"):
         dps.measure(plan_of(), frame.assign(id=None))
     assert dps.measure(plan_of(unit="add_remove"), frame.assign(id=None)).strategy.n is None
 
@@ -272,12 +236,12 @@ def test_the_column_of_keys_must_be_there_once_and_be_no_part_of_an_analysis(tmp
         (tmp_path / "t.csv", r"header with the columns \['x', 'id'\]"),
         (pa.table([[1], [2], [3]], names=["id", "id", "x"]), "more than one column named"),
     ):
-        with pytest.raises(DataError, match=says):
+        with pytest.raises(dps.DataError, match=says):
             dps.measure(plan_of(), data)
     assert plan_of(person="c").person == "c"  # declared, and not asked for
     for wrong in ("x", "", " ", 3, ["id"], "a\rb"):
         says = "'x' tells persons apart, and an analysis uses it too" if wrong == "x" else None
-        with pytest.raises(RequestError, match=says):
+        with pytest.raises(dps.RequestError, match=says):
             plan_of(person=wrong)
 
 
@@ -292,7 +256,7 @@ def test_files_requests_and_ledgers_hold_the_column(tmp_path):
     dps.measure(made, frame, ledger=book)
     dps.measure(plan_of(rows_per_person=1), frame, ledger=book)  # protects the same persons
     assert dps.Ledger.open(tmp_path / "l").spent == 2
-    with pytest.raises(BudgetError, match="for all rows of one person by the key 'id', and"):
+    with pytest.raises(dps.BudgetError, match="for all rows of one person by the key 'id', and"):
         dps.measure(plan_of(person=None), frame, ledger=book)
     protected = "at most 2 rows per person are used, the first ones by the key 'id'"
     assert protected in " ".join(str(made).split())
@@ -310,7 +274,7 @@ def test_keys_reach_nothing(tmp_path, caplog, frames_of):
     assert "Sentinel" not in held + str(release) + repr(release) + caplog.text
     bad = tmp_path / "bad.csv"
     bad.write_text("id,x\n" + "".join(f"{key},1\n" for key in keys) + "Sentinel-a,1,2,3\n")
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(dps.DataError) as caught:
         dps.measure(plan, bad)
     library = frames_of(caught)
     assert "Sentinel" not in repr(library) + str(caught.value)
@@ -336,7 +300,7 @@ def test_an_engine_that_chooses_rows_by_itself_has_no_totals_of_persons(monkeypa
     ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(2), person="id")
     frame = pd.DataFrame({"id": [1, 2], "c": ["a", "b"], "x": [3, 4]})
     plan = plan_of(budget=dps.PureDP(1), person_totals=True)
-    with pytest.raises(DataError, match="person_totals; nothing was released or spent"):
+    with pytest.raises(dps.DataError, match="person_totals; nothing was released or spent"):
         dps.measure(plan, frame, ledger=ledger)
     assert ledger.spent == 0
     dps.measure(plan_of(budget=dps.PureDP(1)), frame, ledger=ledger)
@@ -353,7 +317,7 @@ def test_a_check_is_of_the_rows_that_are_used():
     assert "; 1 row without a key is not used" in " ".join(str(fit).split())
     without = dps.check(plan, frame.drop(columns="id").rename(columns={"c": "Id"}))
     assert without.absent == ("c", "id")
-    with pytest.raises(DataError, match="more than one column"):
+    with pytest.raises(dps.DataError, match="more than one column"):
         dps.check(plan, pd.concat([frame, frame[["id"]]], axis=1))
 
 

@@ -1,51 +1,31 @@
 """Every route into the kernel gives the integers of a pure Python loop."""
 
-import itertools
-import math
+import datetime as dt
 import os
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from dpstats.errors import DataError
+import dpstats as dps
 from dpstats.private import sources
 from dpstats.private.tables import open_source
-from dpstats.schema import Category, Number, Schema
-
-# Cells of every column, in cycles of lengths without a common factor.
-CELLS = {
-    "word": (pa.string(), ["no", "yes", "é, \"quoted\"\n'ü'", "Yes", "yes ", " no", "NA", "nan",
-                           "true", None, "NaN"]),
-    "grade": (pa.float64(), [1, 2.5, None, -3, 1.5, math.nan, -0.0]),
-    "flag": (pa.bool_(), [True, None, False]),
-    "x": (pa.float64(), [0.0, -0.0, 0.3, 0.1 + 0.2, 1.1, math.nan, math.inf, -math.inf, 2.5, -1.0,
-                         math.nextafter(0.3, 0), math.nextafter(1.1, 2), 5e-324, 1e308, None, 0.7,
-                         1.9]),
-    "y": (pa.int64(), [0, 5, None, 2**63 - 1, -(2**63), 13, 2**53 + 1, -3, 10, 3, 6, 1, 9]),
-    "score": (pa.float64(), [17.5, 19.75, None, 19.76, 99.0]),
-    "ignored": (pa.string(), ["x"]),
-}  # fmt: skip
 
 
-@pytest.mark.parametrize("rows", [0, 33])  # one row is alone in the last batch
-def test_p36_every_route_gives_the_sums_of_a_loop(
-    rows, loop, sums_of, on_route, every_way, monkeypatch
-):
+def test_p36_every_route_gives_the_sums_of_a_loop(loop, sums_of, on_route, routes, monkeypatch):
     monkeypatch.setattr(sources, "BATCH_ROWS", 16)
-    table = pa.table({
-        name: pa.array(itertools.islice(itertools.cycle(cells), rows), kind)
-        for name, (kind, cells) in CELLS.items()
-    })  # fmt: skip
-    expected = loop.of(table)
-    for way in every_way:
-        assert sums_of(on_route(way, table), loop.schema, loop.blocks) == expected, way
+    for rows in (0, 33):  # one row is alone in the last batch
+        table = loop.rows(rows)
+        expected = loop.of(table)
+        for way in routes.every:
+            assert sums_of(on_route(way, table), loop.schema, loop.blocks) == expected, way
 
 
 def test_a_polars_that_cannot_stream_is_read_whole(loop, sums_of, on_route, monkeypatch):
     monkeypatch.delattr(pl.LazyFrame, "collect_batches", raising=False)
-    table = loop.random_rows(30, 0)
+    table = loop.rows(30)
     data = on_route("polars, lazily", table)
     assert sums_of(data, loop.schema, loop.blocks) == loop.of(table)
 
@@ -74,15 +54,88 @@ def test_p33_p34_tables_of_a_wrong_structure_are_refused_before_rows_are_read(tm
         (pd.DataFrame([["no", 1, 2]], columns=["word", "x", "x"]), "more than one column named"),
         (pa.Table.from_arrays([["no"], [1], [2]], ["word", "x", "x"]), "more than one column"),
     ]:
-        schema = Schema([Category("word", ["no", "yes"]), Number("x", 0, 1, edges=[0.5])])
-        with pytest.raises(DataError, match=says) as refused:
+        schema = dps.Schema(
+            [dps.Category("word", ["no", "yes"]), dps.Number("x", 0, 1, edges=[0.5])]
+        )
+        with pytest.raises(dps.DataError, match=says) as refused:
             open_source(tmp_path / data if isinstance(data, str) else data, schema)
         assert "secret" not in str(refused.value)
         assert str(tmp_path) not in str(refused.value)
 
 
 def test_broken_text_is_an_undeclared_value_in_a_pandas_categorical_too(sums_of):
-    schema = Schema([Category("word", ["no", "yes"], missing="no", other="yes")])
+    schema = dps.Schema([dps.Category("word", ["no", "yes"], missing="no", other="yes")])
     cells = pd.Series(["no", "secret\ud800", "secret\ud800", None], dtype="string[python]")
     for column in (cells, cells.astype("category")):
         assert sums_of(pd.DataFrame({"word": column}), schema) == ([[2, 2]], 4)
+
+
+MISSING = {"allow_missing": True}
+SURVEY = dps.Schema([
+    dps.Category("digit", ["1", "2"], **MISSING),
+    dps.Boolean("flag", **MISSING),
+    dps.Category("day", ["2024-05-01", "2024-05-02"], **MISSING),
+    dps.Number("pay", 1, 1000, points=4, edges=[20], scale="log", missing=20),
+    dps.Number("left", "2020-01-01", "2024-12-31", edges=["2022-01-01"], **MISSING,
+               missing_values=["9999-12-31", "2020-01-01"]),
+    dps.Category("party", ["1", "2", "else"], other="else", missing_values=["9", "refused"],
+                 **MISSING),
+    dps.Number("wait", 0, 3000, points=3001, edges=[1], **MISSING, source="left - day"),
+    dps.Number("odd", -50, 50, points=101, **MISSING, source="day - pay"),  # never a number
+])  # fmt: skip
+# As a CSV file writes them, with a missing cell; the types of their values; and the sums.
+TEXTS = {
+    "digit": ["1", "2", "3", None, "1"],
+    "flag": ["true", "false", "true", None, "false"],
+    "day": ["2024-05-01", "2024-05-02", "1999-05-03", None, "2024-05-01"],
+    "pay": ["0", "19.5", "-3", None, "32"],
+    "left": ["2020-01-01", "9999-12-31", "2023-05-01", None, "2021-01-01"],
+    "party": ["1", "9", "refused", None, "7"],
+}
+VALUES = {"digit": int, "flag": lambda text: text == "true", "pay": float,
+          "party": lambda text: int(text) if text.isdigit() else text,
+          "day": dt.datetime.fromisoformat, "left": dt.datetime.fromisoformat}  # fmt: skip
+EXPECTED = [[2, 1, 2], [2, 2, 1], [2, 1, 2], [3, 2], [1, 1, 3], [1, 0, 1, 3], [2, 2, 1], [0, 5]]
+
+
+def test_one_survey_has_the_same_sums(way, on_route, sums_of):
+    """Its cells as text, and as numbers, bools and dates."""
+    values = {n: [c and VALUES[n](c) for c in cells] for n, cells in TEXTS.items()}
+    for cells in (values, TEXTS):
+        assert sums_of(on_route(way, cells), SURVEY) == (EXPECTED, 5)
+    plan = dps.plan(SURVEY, {"m": dps.Marginals(["flag", "odd"], 1)}, budget=dps.PureDP(1))
+    assert dps.check(plan, on_route(way, TEXTS)).rows == 5
+
+
+DAYS = dps.Category("x", ["2024-05-01", "2024-05-02"], **MISSING)
+# A declaration, the cells of a data frame with their type, and the sums.
+SAVED = [
+    (dps.Category("x", ["0", "1"], **MISSING), [0, 1, 1, None], "float", [1, 2, 1]),
+    (dps.Category("x", ["01", "02"], **MISSING), [1, 2, 2, 3], "int", [1, 2, 1]),
+    (dps.Category("x", ["false", "true"], **MISSING), [False, True, True], "bool", [1, 2, 0]),
+    (dps.Category("x", ["FALSE", "TRUE"], **MISSING), [False, True, None], "object", [1, 1, 1]),
+    (dps.Category("x", ["0", "1"], **MISSING), [False, True, True], "bool", [0, 0, 3]),
+    (dps.Category("x", [0.1, 0.2, 0.3, 0.7]), [0.1, 0.2, 0.3, 0.7], "float32", [1, 1, 1, 1]),
+    (dps.Category("x", ["0.1", "0.7"], **MISSING), [0.1, 0.7, None], "float32", [1, 1, 1]),
+    (dps.Number("x", 0, 1, edges=[0.7]), [0.7, 0.6999999], "float32", [1, 1]),
+    (DAYS, ["2024-05-01", "2024-05-02 08:30", "2024-05-03", None], "datetime64[ns]", [1, 1, 2]),
+    (DAYS, ["2024-05-01 23:30+02:00", "2024-05-02 00:30+02:00"], "datetime64[ns, UTC+02:00]",
+     [1, 1, 0]),
+]  # fmt: skip
+
+
+def test_a_frame_has_the_same_sums_as_the_files_it_writes(tmp_path, sums_of):
+    for column, cells, dtype, expected in SAVED:
+        series = pd.Series(cells, dtype=None if "datetime" in dtype else dtype)
+        if "datetime" in dtype:
+            series = pd.to_datetime(series, format="ISO8601").astype(dtype)
+        frame = pd.DataFrame({"x": series})
+        frame.to_csv(tmp_path / "rows.csv", index=False)
+        frame.to_parquet(tmp_path / "rows.parquet")
+        table = pa.table({"x": pa.array(series, from_pandas=True)})
+        pl.from_arrow(table).write_csv(tmp_path / "polars.csv")
+        scalars = series.to_numpy() if series.dtype == np.float32 else series
+        objects = pd.DataFrame({"x": pd.Series(list(scalars), dtype=object)})
+        for data in (frame, objects, table, tmp_path / "rows.csv", tmp_path / "rows.parquet",
+                     tmp_path / "polars.csv", pd.read_csv(tmp_path / "rows.csv")):  # fmt: skip
+            assert sums_of(data, dps.Schema([column]))[0] == [expected]

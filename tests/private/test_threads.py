@@ -8,18 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpstats.errors import DataError
+import dpstats as dps
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.moments import Moments, fourth_moments_of_pairs, third_and_fourth_powers
-from dpstats.families.tables.cells import Cells
+from dpstats.families.moments import fourth_moments_of_pairs, third_and_fourth_powers
 from dpstats.private import sources
 from dpstats.private.kernel import Kernel
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.private.threads import sum_parts
-from dpstats.schema import Boolean, Category, Number, Schema
 
-SCHEMA = Schema([Boolean("flag"), Number("x", 0, 10, missing=5)])
-BLOCKS = [Cells.table(SCHEMA, ["flag"]), Moments.of(SCHEMA, ["x"])]
+SCHEMA = dps.Schema([dps.Boolean("flag"), dps.Number("x", 0, 10, missing=5)])
+BLOCKS = [dps.Cells.table(SCHEMA, ["flag"]), dps.Moments.of(SCHEMA, ["x"])]
 FIRST = threading.main_thread()
 BATCH = pa.RecordBatch.from_pydict({"flag": [True, False, True], "x": [1.0, 2.0, None]})
 
@@ -37,22 +35,22 @@ def threads(monkeypatch):
 def test_threads_and_dictionaries_change_no_integer(loop, sums_of, threads, monkeypatch):
     """Blocks of all kinds, in both ways that moments are summed, and tables of many columns."""
     names = [f"c{i}" for i in range(8)]
-    schema = Schema([
+    schema = dps.Schema([
         *loop.schema,
-        Number("fine", -50, 50, points=2**18 + 1, missing=0),
-        *(Category(c, [f"level {j}" for j in range(i + 5)], other="level 1")
+        dps.Number("fine", -50, 50, points=2**18 + 1, missing=0),
+        *(dps.Category(c, [f"level {j}" for j in range(i + 5)], other="level 1")
           for i, c in enumerate(names)),
     ])  # fmt: skip
     blocks = [
         *loop.blocks_of(schema),
-        *(Cells.table(schema, [names[i], "x", names[i - 1]]) for i in range(8)),
+        *(dps.Cells.table(schema, [names[i], "x", names[i - 1]]) for i in range(8)),
         BallMoments.of(schema, ["x", "y"], clip_norm=0.5),
-        Moments.of(schema, ["fine", "x"]),
+        dps.Moments.of(schema, ["fine", "x"]),
         third_and_fourth_powers(schema, ["x", "y", "fine"]),
         fourth_moments_of_pairs(schema, ["x", "y", "fine"]),
     ]
     rng, n = np.random.default_rng(5), 110
-    table = loop.random_rows(n, 5).append_column("fine", pa.array(rng.normal(0, 20, n)))
+    table = loop.rows(n).append_column("fine", pa.array(rng.normal(0, 20, n)))
     for i, name in enumerate(names):
         levels = [*(f"level {j}" for j in range(i + 5)), "?", None]
         table = table.append_column(name, pa.array(rng.choice(levels, n)))
@@ -92,11 +90,11 @@ def test_a_failure_in_a_thread_ends_all_and_holds_no_frame(error, threads, frame
     monkeypatch.setattr(Failing, "error", error, raising=False)
     monkeypatch.setattr(sources, "BATCH_ROWS", 1)
     source = open_source(pa.Table.from_batches([BATCH] * 100), SCHEMA)
-    with pytest.raises((DataError, KeyboardInterrupt)) as caught:
+    with pytest.raises((dps.DataError, KeyboardInterrupt)) as caught:
         exact_sums(source, SCHEMA, BLOCKS)
     assert own_threads() == 0
-    assert caught.type == (DataError if isinstance(error, ValueError) else KeyboardInterrupt)
-    if caught.type is DataError:
+    assert caught.type == (dps.DataError if isinstance(error, ValueError) else KeyboardInterrupt)
+    if caught.type is dps.DataError:
         said = "".join(traceback.format_exception(caught.value))
         assert "reading the rows failed (ValueError); nothing was released or spent" in said
         assert "31.7" not in said
@@ -105,9 +103,7 @@ def test_a_failure_in_a_thread_ends_all_and_holds_no_frame(error, threads, frame
 
 
 @pytest.mark.parametrize("failing", ["helper", "caller", "progress"])
-def test_a_reader_that_was_stopped_is_closed_before_the_error_is_seen(
-    failing, threads, monkeypatch
-):
+def test_a_stopped_reader_is_closed_before_the_error_is_seen(failing, threads, monkeypatch):
     """Tracebacks keep its frame, and a query of a database would stay open as long as they do."""
     threads(4)
     given, closed = [], []

@@ -1,6 +1,5 @@
 """Dask data frames: cells as in pandas, needed columns alone, clean ends, persons in order."""
 
-import itertools
 import os
 import re
 import signal
@@ -12,18 +11,16 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.errors import DataError
-from dpstats.families.moments import Moments
-from dpstats.families.tables.cells import Cells
 from dpstats.private.kernel import Kernel
 from dpstats.private.tables import open_source
-from dpstats.schema import Boolean, Number, Schema
 
 dask = pytest.importorskip("dask")
 dd = pytest.importorskip("dask.dataframe")
 
-SCHEMA = Schema([Boolean("flag", missing=True), Number("x", 0, 10, points=11, missing=5)])
-BLOCKS = [Cells.table(SCHEMA, ["flag"]), Moments.of(SCHEMA, ["x"])]
+SCHEMA = dps.Schema(
+    [dps.Boolean("flag", missing=True), dps.Number("x", 0, 10, points=11, missing=5)]
+)
+BLOCKS = [dps.Cells.table(SCHEMA, ["flag"]), dps.Moments.of(SCHEMA, ["x"])]
 FRAME = pd.DataFrame({"flag": [True, False, True] * 20, "x": np.arange(60.0) % 12, "key": 31.7})
 
 
@@ -45,7 +42,7 @@ def failing(partition, error=ValueError):
 def test_names_are_checked_before_a_partition_is_read():
     for names, says in (["flag"], "x"), (["flag", "x", "x"], "more than one column named"):
         made = dd.from_map(failing, [0], meta=FRAME[names].iloc[:0])
-        with pytest.raises(DataError, match=says):
+        with pytest.raises(dps.DataError, match=says):
             open_source(made, SCHEMA)
 
 
@@ -60,7 +57,7 @@ def check_refused(plan, frames_of):
     """A refusal names a kind of error alone; no cell is in its chain or in the variables."""
 
     def checked(data, kind=r"\w+"):
-        with pytest.raises(DataError) as caught:
+        with pytest.raises(dps.DataError) as caught:
             dps.measure(plan, data, progress=False)
         said = "".join(traceback.format_exception(caught.value))
         assert re.search(rf"reading the rows failed \({kind}\).*; nothing was released or", said)
@@ -130,62 +127,3 @@ def test_a_cluster_computes_and_what_it_says_of_rows_is_not_passed_on(sums, chec
         assert inside.result() == sums(FRAME)
         late = frame.map_partitions(failing, error=TimeoutError, meta=frame._meta)
         check_refused(late, "TimeoutError")
-
-
-@pytest.fixture
-def cluster():
-    """Two processes, each replaced when it dies."""
-    distributed = pytest.importorskip(
-        "distributed", reason="a cluster of Dask is not tested: pip install distributed"
-    )
-    settings = {
-        "distributed.worker.multiprocessing-method": "forkserver",  # in less time
-        # A worker that is being started again so long after a death is closed for good.
-        "distributed.deploy.lost-worker-timeout": "1 hour",
-    }
-    with (
-        dask.config.set(settings),
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as held,
-        distributed.Client(held) as client,
-    ):
-        yield client
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # of the cluster, which loses its workers
-@pytest.mark.parametrize("dies", [True, False])
-def test_tasks_that_end_early_are_counted_once(loop, sums_of, cluster, tmp_path, dies):
-    """In each of 50 partitionings a worker dies, or a task fails, after rows were made."""
-
-    def made(piece, grave):
-        from pathlib import Path
-
-        if grave and not Path(grave).exists():
-            Path(grave).touch()
-            if not dies:
-                raise OSError
-            os._exit(9)
-        return piece
-
-    for seed in range(50):
-        rng = np.random.default_rng(seed)
-        table = loop.random_rows(12, seed)
-        ends = [0, *np.sort(rng.integers(0, 13, 3)).tolist(), 12]
-        frames = [table.to_pandas().iloc[a:b] for a, b in itertools.pairwise(ends)]
-        ending = int(rng.integers(len(frames)))
-        tasks = [
-            dask.delayed(made, traverse=False)(frame, i == ending and str(tmp_path / str(seed)))
-            for i, frame in enumerate(frames)
-        ]
-        with dask.annotate(retries=3):
-            data = dd.from_delayed(tasks, meta=frames[0].iloc[:0], verify_meta=False)
-            assert sums_of(data, loop.schema, loop.blocks) == loop.of(table)
-    assert len(list(tmp_path.iterdir())) == 50
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # as above
-def test_a_task_at_which_every_worker_dies_is_given_up(sums, check_refused, cluster):
-    frame = dd.from_pandas(FRAME, npartitions=2)
-    check_refused(frame.map_partitions(lambda _: os._exit(9), meta=frame._meta), "KilledWorker")
-    assert sums(frame) == sums(FRAME)
