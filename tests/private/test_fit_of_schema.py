@@ -66,6 +66,8 @@ def test_counts_and_likely_meanings_on_every_route(plan, tmp_path, monkeypatch):
             assert column.commonest == tuple(commonest.items())
             assert bool(column.advice) == bool(said)
             assert all(part in " ".join(column.advice) for part in said), column.name
+    fit = dps.check(plan, pd.DataFrame(CELLS | {"sex": ["\x1b[2J\r"] * 6}))
+    assert "\x1b" not in str(fit) + repr(fit) + fit._repr_html_()
 
 
 def test_it_says_what_a_release_would_say_of_the_number_of_rows():
@@ -102,11 +104,6 @@ def test_common_values_are_found_in_bounded_memory():
     assert tally.commonest[0] == ("common", 1_000)
     assert len(tally.commonest) == SHOWN
     assert "common" not in repr(tally)
-
-
-def test_control_characters_of_a_cell_do_not_reach_the_terminal(plan):
-    fit = dps.check(plan, pd.DataFrame(CELLS | {"sex": ["\x1b[2J\r"] * 6}))
-    assert "\x1b" not in str(fit) + repr(fit) + fit._repr_html_()
 
 
 def test_a_table_that_cannot_be_read_is_refused_without_a_cell(plan, tmp_path, frames_of):

@@ -105,17 +105,22 @@ def test_without_noise_the_second_stage_is_the_score_at_the_pilot(rows, no_noise
     assert np.abs(score.sums / score.block.bounds).max() < 3 * np.sqrt(len(rows))
 
 
-def test_the_pilot_follows_from_the_first_stage_alone(measured):
+def test_the_pilot_follows_from_the_first_stage_alone(measured, monkeypatch):
+    """It is zero if it cannot be fitted."""
     strategy, sums = measured.strategy, measured.sums
     blocks = tuple(p for p in strategy.blocks if p.role == "family")
-    first = replace(
-        measured,
-        strategy=replace(strategy, blocks=blocks, budget=BUDGET.of_total(BUDGET.total / 2)),
-        noisy_sums=sums,
-        uniforms=measured.uniforms[: len(sums)],
-    )
-    found = pilots.pilots(first, plan().strategy.blocks, plan().analyses)
-    assert [p.block for p in found if p.role == "score"] == [measured.scores[0].block]
+    half = replace(strategy, blocks=blocks, budget=BUDGET.of_total(BUDGET.total / 2))
+    uniforms = measured.uniforms[: len(sums)]
+    first = replace(measured, strategy=half, noisy_sums=sums, uniforms=uniforms)
+
+    def pilot():
+        found = pilots.pilots(first, plan().strategy.blocks, plan().analyses)
+        (score,) = (p.block for p in found if p.role == "score")
+        return score.pilot
+
+    assert pilot() == measured.scores[0].block.pilot
+    monkeypatch.setattr(pilots, "fit_density", None)
+    assert set(pilot()) == {0}
 
 
 def test_a_stream_is_refused_before_anything_is_read_or_spent(rows, tmp_path, readings):
@@ -183,11 +188,6 @@ def test_failing_second_noise_keeps_the_first_stage(failure, rows, readings, fra
         assert "the measurements of the first stage are kept" in str(caught.value)
     for held in frames_of(caught):  # none holds sums of rows
         assert not any(len(held.get(name, ())) for name in ("totals", "sums"))
-
-
-def test_a_pilot_that_cannot_be_fitted_is_zero(rows, monkeypatch):
-    monkeypatch.setattr(pilots, "fit_density", None)  # calling it fails
-    assert set(dps.measure(plan(), rows).scores[0].block.pilot) == {0}
 
 
 def test_a_file_without_its_pilot_or_with_an_impossible_one_is_refused(measured):
