@@ -2,9 +2,10 @@
 
 import csv
 import gzip
-import io
 import itertools
+import logging
 import math
+import warnings
 from importlib.util import find_spec
 from types import SimpleNamespace
 
@@ -16,80 +17,71 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dpstats as dps
 from dpstats.families.group_moments import GroupMoments, PairMoments
 from dpstats.families.losses.linear import LinearLosses, PinballLoss
-from dpstats.families.moments import Moments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import Subgroup
-from dpstats.families.tables.cells import Cells
 from dpstats.families.tables.lattice import KernelLattice
-from dpstats.schema import Boolean, Category, Number, Schema
+from dpstats.files import from_csv
+from dpstats.measured.measurements import ANSWERS_HEADER
+from dpstats.privacy import noise
+from dpstats.private.persons import of_persons
+from dpstats.private.tables import exact_sums, open_source
 
-SCHEMA = Schema([
-    Category("word", ["no", "yes", "é, \"quoted\"\n'ü'"], other="yes", allow_missing=True),
-    Category("grade", [1, 2.5, -3], missing=2.5, other=-3),
-    Boolean("flag", missing=True),
-    Number("x", -1, 2.5, points=15, edges=[0, 0.3, 1.1], missing=0.7),
-    Number("y", 0, 10, points=41, edges=[2.5, 5], closed="right", missing=5),
-    Number("score", values=[17.5, 22, 27], allow_missing=True),
+SCHEMA = dps.Schema([
+    dps.Category("word", ["no", "yes", "é, \"quoted\"\n'ü'"], other="yes", allow_missing=True),
+    dps.Category("grade", [1, 2.5, -3], missing=2.5, other=-3),
+    dps.Boolean("flag", missing=True),
+    dps.Number("x", -1, 2.5, points=15, edges=[0, 0.3, 1.1], missing=0.7),
+    dps.Number("y", 0, 10, points=41, edges=[2.5, 5], closed="right", missing=5),
+    dps.Number("score", values=[17.5, 22, 27], allow_missing=True),
 ])  # fmt: skip
-
-
-SCORE = [(), (("x", None),), (("word", 1),), (("x", None), ("y", None), ("grade", 0))]
 
 
 def blocks_of(schema):
     """Blocks of every kind, in an order of columns that is not that of the schema."""
+    rules = "x >= 0.3 and word == 'yes' or score > 22 and not flag or grade == 1 and y > 5"
+    coefficients = {"Intercept": (0, 10, 4), "x": (-4, 5, 3), "flag[T.True]": (0, 2, 3)}
+    group = Subgroup.of(schema, "flag and x >= 0.3", ["y", "score"])
+    terms = [(), (("x", None),), (("word", 1),), (("x", None), ("y", None), ("grade", 0))]
     return [
-        Cells.table(schema, ["score"]),
-        Cells.condition(
-            schema, "x >= 0.3 and word == 'yes' or score > 22 and not flag or grade == 1 and y > 5"
-        ),
-        Cells.table(schema, ["word", "flag"]),
-        Cells.table(schema, ["grade", "x", "y"]),
-        Cells.condition(schema, "word != '(missing)'"),
-        Moments.of(schema, ["x", "y"], ["word"]),
-        Moments.of(schema, ["score"], ["x"], degree=1),
+        dps.Cells.table(schema, ["score"]),
+        dps.Cells.condition(schema, rules),
+        dps.Cells.table(schema, ["word", "flag"]),
+        dps.Cells.table(schema, ["grade", "x", "y"]),
+        dps.Cells.condition(schema, "word != '(missing)'"),
+        dps.Moments.of(schema, ["x", "y"], ["word"]),
+        dps.Moments.of(schema, ["score"], ["x"], degree=1),
         KernelLattice((schema["x"], schema["y"]), 3, 0.2),
         GroupMoments.by(schema["y"], schema["word"], (0, 2, 3)),
         GroupMoments.by(schema["score"], schema["x"], (1, 3)),
-        GroupMoments(schema["y"], (Subgroup.of(schema, "flag and x >= 0.3", ["y", "score"]),)),
-        PairMoments(
-            (schema["y"], schema["score"]), (Subgroup.of(schema, "flag or x >= 0.3", ["score"]),)
-        ),
-        Moments.of(schema, ["y", "score"], ["word"], given="not flag and y > 2.5"),
-        LinearLosses.of(
-            schema,
-            PinballLoss(0.25),
-            "y ~ x + flag",
-            {"Intercept": (0, 10, 4), "x": (-4, 5, 3), "flag[T.True]": (0, 2, 3)},
-        ),
-        PilotScore.of(schema, SCORE, ("flag", 1), "logit").at(np.array([0.3, -4.7, 1.1, 2.9])),
+        GroupMoments(schema["y"], (group,)),
+        PairMoments((schema["y"], schema["score"]), (group,)),
+        dps.Moments.of(schema, ["y", "score"], ["word"], given="not flag and y > 2.5"),
+        LinearLosses.of(schema, PinballLoss(0.25), "y ~ x + flag", coefficients),
+        PilotScore.of(schema, terms, ("flag", 1), "logit").at(np.array([0.3, -4.7, 1.1, 2.9])),
     ]
 
 
 def code_of(column, cell):
     """The documented rule for one cell, in plain Python."""
     absent = cell is None or (isinstance(cell, float) and math.isnan(cell))
-    if isinstance(column, Category):
+    if isinstance(column, dps.Category):
         if absent:
             return column.missing_code
-        for code, value in enumerate(column.stored):
-            if isinstance(value, str) == isinstance(cell, str) and value == cell:
-                return code
-        return column.other_code
+        same = (v == cell and isinstance(v, str) == isinstance(cell, str) for v in column.stored)
+        return next((code for code, found in enumerate(same) if found), column.other_code)
     if absent and column.allow_missing:
         return (column.points - 1) // 2 + 1
-    value = column.missing if absent else cell
     low, high = float(column.low), float(column.high)
-    value = min(max(float(value), low), high)
+    value = min(max(float(column.missing if absent else cell), low), high)
     if column.values is not None:  # the nearest, the lower one if two are equally near
         nearest = min(column.values, key=lambda v: (abs(v - value), v))
         return int(column._value_codes[column.values.index(nearest)])
 
     def bin_of(v):
-        below = (lambda e: e <= v) if column.closed == "left" else (lambda e: e < v)
-        return sum(below(edge) for edge in column.edges)
+        return sum(e <= v if column.closed == "left" else e < v for e in column.edges)
 
     k = (column.points - 1) // 2
     code = math.floor((value - (low + high) / 2) * (k / ((high - low) / 2)) + 0.5)
@@ -104,85 +96,155 @@ def naive_sums(schema, blocks, rows):
     return [block.sums(codes).tolist() for block in blocks]
 
 
-def random_rows(n, seed):
-    """Cells of the schema's columns, undeclared and missing ones among them."""
-    rng = np.random.default_rng(seed)
+# Cells of every column, in cycles of lengths without a common factor.
+CELLS = {
+    "word": (pa.string(), ["no", "yes", "é, \"quoted\"\n'ü'", "Yes", "yes ", " no", "NA", "nan",
+                           "true", None, "NaN"]),
+    "grade": (pa.float64(), [1, 2.5, None, -3, 1.5, math.nan, -0.0]),
+    "flag": (pa.bool_(), [True, None, False]),
+    "x": (pa.float64(), [0.0, -0.0, 0.3, 0.1 + 0.2, 1.1, math.nan, math.inf, -math.inf, 2.5, -1.0,
+                         math.nextafter(0.3, 0), math.nextafter(1.1, 2), 5e-324, 1e308, None, 0.7,
+                         1.9]),
+    "y": (pa.int64(), [0, 5, None, 2**63 - 1, -(2**63), 13, 2**53 + 1, -3, 10, 3, 6, 1, 9]),
+    "score": (pa.float64(), [17.5, 19.75, None, 19.76, 99.0]),
+    "ignored": (pa.string(), ["x"]),
+}  # fmt: skip
+
+
+def odd_rows(n):
+    """The first n rows of these cells."""
     return pa.table({
-        "word": pa.array(rng.choice(["no", "yes", "Yes", None], n).tolist(), pa.string()),
-        "grade": rng.choice([1, 2.5, -3, 4, np.nan], n),
-        "flag": rng.random(n) < 0.5,
-        "x": rng.normal(0.5, 1.5, n).round(1),
-        "y": rng.choice([-1, 0, 2.5, 2.6, 5, 9.99, 10, np.inf], n),
-        "score": rng.choice([17.5, 20, 22, 27, np.nan], n),
+        name: pa.array(itertools.islice(itertools.cycle(cells), n), kind)
+        for name, (kind, cells) in CELLS.items()
     })  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def loop():
-    """The schema, its blocks, and the loop itself."""
+    """The schema, its blocks, and the loop: `of` gives its sums of a table and the rows."""
+    blocks = blocks_of(SCHEMA)
     return SimpleNamespace(
         schema=SCHEMA,
-        blocks=blocks_of(SCHEMA),
+        blocks=blocks,
         blocks_of=blocks_of,
         sums=naive_sums,
-        code=code_of,
-        random_rows=random_rows,
+        of=lambda table: (naive_sums(SCHEMA, blocks, table.to_pylist()), table.num_rows),
+        rows=odd_rows,
     )
+
+
+@pytest.fixture(scope="session")
+def sums_of():
+    """Sums of blocks, or of the table of every column, as lists, and the number of rows."""
+
+    def found(data, schema, blocks=None, person=None, most=1, order=None, **of_person):
+        blocks = blocks or [dps.Cells.table(schema, [name]) for name in schema.names]
+        source = open_source(data, schema, person, order)
+        if person is not None:
+            source = of_persons(source, person, most, **of_person)
+        sums, rows = exact_sums(source, schema, blocks)
+        return [block.tolist() for block in sums], rows
+
+    return found
+
+
+@pytest.fixture(scope="session")
+def frames_of():
+    """The local variables of the package that the traceback of a caught error holds."""
+
+    def found(caught):
+        frames = [one.frame for one in caught.traceback]
+        own = [one.f_locals for one in frames if one.f_globals["__name__"].startswith("dpstats")]
+        assert own
+        return own
+
+    return found
+
+
+@pytest.fixture
+def logged(caplog):
+    """All log records since the last time, but those of py4j."""
+
+    def taken():
+        logs = [(r.name, r.levelname, r.getMessage()) for r in caplog.records]
+        caplog.clear()
+        return [log for log in logs if not log[0].startswith("py4j")]
+
+    caplog.set_level(logging.DEBUG)
+    return taken
+
+
+@pytest.fixture
+def observed(tmp_path, logged, capfd):
+    """All that a caller sees of a measurement and that has to be equal, and the measurements."""
+
+    def observe(plan, data):
+        ledger = tmp_path / "ledger"
+        ledger.unlink(missing_ok=True)
+        dps.Ledger.create(ledger, dps.PureDP(2), unit=plan.unit, person=plan.person)
+        before = sorted(tmp_path.rglob("*"))
+        draws, steps = [], []
+
+        def same_noise(scale, size):
+            draws.append((scale, size))
+            return np.arange(size) * 7 - 3
+
+        logged()
+        capfd.readouterr()
+        with warnings.catch_warnings(record=True) as caught, noise._noise_from(same_noise):
+            warnings.simplefilter("always")
+            measured = dps.measure(
+                plan, data, ledger=ledger, progress=lambda *step: steps.append(step)
+            )
+        members = measured.to_members()
+        answers = from_csv(members["answers.csv"], ANSWERS_HEADER, "")
+        return {
+            "warnings": [(w.category, str(w.message)) for w in caught],
+            "logs": logged(),
+            "printed": tuple(capfd.readouterr()),
+            "progress": steps,
+            "draws": draws,
+            "files": [path for path in sorted(tmp_path.rglob("*")) if path not in before],
+            "ledger": ledger.read_text().splitlines(),
+            "members": list(members),
+            "document": members["measurements.json"],
+            "answers": [[*row[:3], row[4]] for row in answers],
+            "types": [(type(v), getattr(v, "dtype", None), getattr(v, "shape", None))
+                      for v in vars(measured).values()],
+        }, measured  # fmt: skip
+
+    return observe
 
 
 # Each route makes a table of an Arrow table and of the same cells as objects, files in a folder.
 
 
-def objects_of(table):
-    """A data frame of Python objects."""
-    return pd.DataFrame(
-        {n: pd.Series(table[n].to_pylist(), dtype=object) for n in table.column_names}
-    )
-
-
-def with_texts(table, kind):
-    """The table with its columns of text in another type."""
-    for i, field in enumerate(table.schema):
-        if field.type == pa.string():
-            cells = table[field.name].to_pylist()
-            if "binary" in str(kind):
-                cells = [cell if cell is None else cell.encode() for cell in cells]
-            table = table.set_column(i, field.name, pa.array(cells, kind))
-    return table
+def inferred(cells):
+    """An Arrow array of whatever type holds the cells; text if no other does."""
+    try:
+        return pa.array(cells)
+    except (pa.ArrowException, OverflowError):
+        return pa.array([None if c is None or c != c else str(c) for c in cells])
 
 
 def in_pieces(table):
-    """Parts of one, two, one, two... rows, the first one empty."""
-    starts = [start for start in range(table.num_rows) if start % 3 != 2]
-    return [table.slice(0, 0), *(table.slice(start, 1 + start % 3) for start in starts)]
+    """Parts of no, one, two, five, one, two, five... rows."""
+    sizes = [0, *itertools.islice(itertools.cycle([1, 2, 5]), table.num_rows)]
+    starts = itertools.accumulate(sizes, initial=0)
+    return [table.slice(*piece) for piece in zip(starts, sizes, strict=False)
+            if piece[0] < max(table.num_rows, 1)]  # fmt: skip
 
 
-def own_dictionaries(table):
-    """Chunks of one row, whose dictionaries differ in order and in values, null included."""
-
-    def coded(i, cell, kind):
-        other = "zebra" if kind == pa.string() else 77.0
-        values, code = ([cell, None], 0) if i % 2 else ([other, cell], 1)
-        return pa.DictionaryArray.from_arrays(pa.array([code], pa.int8()), pa.array(values, kind))
-
-    rows = [
-        pa.table({
-            field.name: coded(i, table[field.name][i].as_py(), field.type)
-            if field.type in (pa.string(), pa.float64()) else table[field.name].slice(i, 1)
-            for field in table.schema
-        })
-        for i in range(table.num_rows)
-    ]  # fmt: skip
-    return pa.concat_tables(rows) if rows else table
+def encoded(table, nulls="mask"):
+    """The table with a dictionary for every column, or for every piece, null included."""
+    columns = (table[name].dictionary_encode(nulls) for name in table.column_names)
+    return pa.table(list(columns), table.column_names)
 
 
 def categories(objects):
     """Each column with categories in the order of its cells."""
-    made = {}
-    for name, cells in objects.items():
-        codes, levels = pd.factorize(cells)
-        made[name] = pd.Categorical.from_codes(codes, pd.Index(levels, dtype=object))
-    return pd.DataFrame(made)
+    levels = {n: pd.Index(objects[n].dropna().unique(), dtype=object) for n in objects}
+    return pd.DataFrame({n: pd.Categorical(objects[n], levels[n]) for n in objects})
 
 
 class Stream:
@@ -192,34 +254,28 @@ class Stream:
         self.__arrow_c_stream__ = table.to_reader(max_chunksize=5).__arrow_c_stream__
 
 
-def delimited(name, delimiter=",", *, quoting=csv.QUOTE_MINIMAL, start="", end="\n"):
+def delimited(name, delimiter=",", start="", end="\n", **options):
     """A text file; a missing cell is empty."""
 
-    def write(table, objects, folder):
-        held = io.StringIO(newline="")
-        writer = csv.writer(held, delimiter=delimiter, quoting=quoting, lineterminator="\n")
-        writer.writerow(objects)
-        for row in zip(*(objects[column] for column in objects), strict=True):
-            writer.writerow(["" if cell is None or cell != cell else cell for cell in row])
-        content = (start + held.getvalue().removesuffix("\n") + end).encode()
-        path = folder / name
-        path.write_bytes(
-            gzip.compress(content, mtime=0) if name.lower().endswith("gz") else content
-        )
-        return path
+    def write(_, objects, folder):
+        text = objects.to_csv(index=False, sep=delimiter, lineterminator="\n", **options)
+        content = (start + text.removesuffix("\n") + end).encode()
+        zipped = name.lower().endswith("gz")
+        (folder / name).write_bytes(gzip.compress(content, mtime=0) if zipped else content)
+        return folder / name
 
     return write
 
 
 def parquet(**options):
-    def write(table, objects, folder):
+    def write(table, _, folder):
         pq.write_table(table, folder / "rows.parquet", **options)
         return folder / "rows.parquet"
 
     return write
 
 
-def folder_of_files(table, objects, folder):
+def folder_of_files(table, _, folder):
     place = folder / "rows"
     place.mkdir(exist_ok=True)
     for path in place.iterdir():
@@ -235,12 +291,9 @@ def union(pieces):
 
 NUMBERS = {pa.int64(): pd.Int64Dtype(), pa.float64(): pd.Float64Dtype(),
            pa.string(): pd.StringDtype(), pa.bool_(): pd.BooleanDtype()}  # fmt: skip
-TEXT_KINDS = (pa.large_string(), pa.string_view(), pa.binary(), pa.binary_view())
 ROUTES = {
     "csv": delimited("rows.csv"),
-    "csv, marked and quoted": delimited(
-        "rows.csv", ";", quoting=csv.QUOTE_ALL, start="\ufeff", end=""
-    ),
+    "csv, marked and quoted": delimited("rows.csv", ";", "\ufeff", "", quoting=csv.QUOTE_ALL),
     "csv.gz": delimited("rows.csv.gz"),
     "TSV.GZ": delimited("rows.TSV.GZ", "\t"),
     "parquet": parquet(use_dictionary=False, write_statistics=False),
@@ -256,18 +309,13 @@ ROUTES = {
     "arrow": lambda table, *_: table,
     "arrow chunks": lambda table, *_: pa.concat_tables(in_pieces(table)),
     "any stream": lambda table, *_: Stream(table),
-    "arrow dictionaries": lambda table, *_: pa.table(
-        {n: table[n].dictionary_encode() for n in table.column_names}
+    "arrow dictionaries": lambda table, *_: encoded(table),
+    "arrow dictionaries that differ": lambda table, *_: pa.concat_tables(
+        [encoded(piece, "encode") for piece in in_pieces(table)]
     ),
-    "arrow dictionaries that differ": lambda table, *_: own_dictionaries(table),
-    **{f"arrow {kind}": lambda table, *_, kind=kind: with_texts(table, kind)
-       for kind in TEXT_KINDS},
     "polars": lambda table, *_: pl.from_arrow(table),
-    "polars chunks": lambda table, *_: pl.concat(
-        map(pl.from_arrow, in_pieces(table)), rechunk=False
-    ),
     "polars, lazily": lambda table, *_: pl.concat(
-        [pl.from_arrow(piece).lazy() for piece in in_pieces(table)]
+        [pl.from_arrow(piece).lazy() for piece in in_pieces(table)], rechunk=False
     ),
     "polars categories": lambda table, *_: pl.from_arrow(table).with_columns(
         pl.col(pl.String).cast(pl.Categorical)
@@ -310,20 +358,17 @@ if find_spec("ibis"):
     }
 
 
-@pytest.fixture(scope="session")
-def every_route():
-    """Functions of a table, its cells as objects and a folder, by the name of the route."""
-    return ROUTES
-
-
 @pytest.fixture
-def on_every_route(tmp_path):
-    """The name and the table of every route, one after the other."""
+def on_route(tmp_path):
+    """A table on the route of a name, of an Arrow table or of columns of Python cells."""
 
-    def made(table, routes=ROUTES):
-        objects = objects_of(table)
-        for name in routes:
-            yield name, ROUTES[name](table, objects, tmp_path)
+    def made(name, given):
+        if isinstance(given, pa.Table):
+            table, cells = given, given.to_pydict()
+        else:
+            table, cells = pa.table({n: inferred(column) for n, column in given.items()}), given
+        objects = pd.DataFrame({n: pd.Series(c, dtype=object) for n, c in cells.items()})
+        return ROUTES[name](table, objects, tmp_path)
 
     return made
 
@@ -335,15 +380,13 @@ WAYS = [name for name in (
     "pandas categories", "arrow chunks", "any stream", "polars, lazily", "duckdb", "dask",
     "ibis on duckdb", "ibis, distinct rows",
 ) if name in ROUTES]  # fmt: skip
+# Those that differ in more than the types of columns: one of every adapter.
+ADAPTERS = [w for w in WAYS if w not in ("pandas", "pandas categories", "arrow chunks")]
 
 
 @pytest.fixture(scope="session")
-def one_of_every_kind():
-    return {name: ROUTES[name] for name in WAYS}
-
-
-# Those that differ in more than the types of columns: one of every adapter.
-ADAPTERS = [w for w in WAYS if w not in ("pandas", "pandas categories", "arrow chunks")]
+def routes():
+    return SimpleNamespace(every=list(ROUTES), ways=WAYS)
 
 
 def pytest_generate_tests(metafunc):

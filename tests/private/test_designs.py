@@ -1,23 +1,21 @@
 """Weights and units of a survey: the same sums on every route, whatever other rows there are."""
 
 import hashlib
+import itertools
 import math
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 
 import dpstats as dps
-from dpstats.families.contrasts import Contrasts
-from dpstats.families.tables.cells import ROWS, Cells
+from dpstats.families.tables.cells import ROWS
 from dpstats.planning.survey import contrasts_of
 from dpstats.privacy import noise
 from dpstats.private import sources
 from dpstats.private.design_rows import SCALED, DesignRows
 from dpstats.private.keys import key_of
-from dpstats.private.persons import PersonWeights, of_persons, used_rows
-from dpstats.private.tables import exact_sums, open_source
+from dpstats.private.persons import PersonWeights, used_rows
 from dpstats.schema.design import STEPS, UNPAIRED
 
 DESIGN = dps.Design(
@@ -25,15 +23,14 @@ DESIGN = dps.Design(
     units={"north": [1, 2, 3, 4], "south": [5, 6, 7]},
 )  # fmt: skip
 DESIGN_OF_ONE = dps.Design("w", mean=2, cap=8, deff=2)
-WEIGHTS = [1.0, 3.25, 0.001, 8.0, 50.0, None, 0.0, -2.0, 2.0, 2.0, 2.0, 2.0]
-AREAS = ["north", "north", "south", "south", "south", "north", "north", "south", "south", "east",
-         None, "North"]  # fmt: skip
-SCHOOLS = [1, 2, 5, 6, 7, 3, 4, 1, 99, 1, 2, None]
-FLAGS = [True, False, True, True, False, False, True, True, False, True, False, True]
-TABLE = pa.table({
-    "flag": FLAGS, "weight": pa.array(WEIGHTS, pa.float64()), "area": AREAS,
-    "school": pa.array(SCHOOLS, pa.int64()), "more": ["x"] * len(FLAGS),
-})  # fmt: skip
+CELLS = {
+    "flag": [True, False, True, True, False, False, True, True, False, True, False, True],
+    "weight": [1.0, 3.25, 0.001, 8.0, 50.0, None, 0.0, -2.0, 2.0, 2.0, 2.0, 2.0],
+    "area": ["north", "north", "south", "south", "south", "north", "north", "south", "south",
+             "east", None, "North"],
+    "school": [1, 2, 5, 6, 7, 3, 4, 1, 99, 1, 2, None],
+}  # fmt: skip
+TABLE, DRAWN = pa.table(CELLS | {"more": ["x"] * 12}), list(zip(*CELLS.values(), strict=True))
 
 
 def schema_of(design):
@@ -42,25 +39,15 @@ def schema_of(design):
 
 
 def blocks_of(schema):
-    table = Cells.table(schema, ["flag"])
-    most_cells = Cells.condition(schema, "more != 'y'")  # here all rows
+    table = dps.Cells.table(schema, ["flag"])
+    most_cells = dps.Cells.condition(schema, "more != 'y'")  # here all rows
     blocks = [table, most_cells, ROWS]
     pairs = schema.design.pairs
     return [*blocks, contrasts_of(table, pairs, min(pairs.count, 7))] if pairs.count else blocks
 
 
-SCHEMA = schema_of(DESIGN)
+SCHEMA, ASKED = schema_of(DESIGN), {"p": dps.Proportion("flag")}
 BLOCKS = blocks_of(SCHEMA)
-DRAWN = list(zip(FLAGS, WEIGHTS, AREAS, SCHOOLS, strict=True))
-
-
-def sums_of(data, schema=SCHEMA, person=None):
-    """Sums of all rows, or of those of units whose weights are scaled to two caps."""
-    source, blocks = open_source(data, schema, person), blocks_of(schema)
-    if person is not None:
-        source = of_persons(source, person, 2, design=DESIGN)
-    sums, _ = exact_sums(source, schema, blocks)
-    return [block.tolist() for block in sums]
 
 
 def steps_of(weight):
@@ -98,14 +85,27 @@ def expected(rows):
     return [table.tolist(), [int(table.sum())], [int(table.sum())], total.ravel().tolist()]
 
 
-def objects_of(table):
-    return pd.DataFrame({name: pd.Series(table[name].to_pylist(), dtype=object)
-                         for name in table.column_names})  # fmt: skip
+def scaled_rows(most, key, rows):
+    """Rows with a key and their steps, scaled down where those of the key are above `most` caps."""
+    steps, total = [steps_of(row[1]) for row in rows], {}
+    for row, own in zip(rows, steps, strict=True):
+        total[row[key]] = total.get(row[key], 0) + own
+    return [(row[:4], own * most * STEPS // max(total[row[key]], most * STEPS))
+            for row, own in zip(rows, steps, strict=True) if row[key] is not None]  # fmt: skip
 
 
-def test_every_way_has_the_sums_of_a_loop(way, every_route, tmp_path):
-    data = every_route[way](TABLE, objects_of(TABLE), tmp_path)
-    assert sums_of(data) == expected([(row, steps_of(row[1])) for row in DRAWN])
+def test_every_way_has_the_sums_of_a_loop(way, on_route, sums_of, monkeypatch):
+    """Of all rows; and where units are what is protected, of those with a key, scaled."""
+    monkeypatch.setattr(sources, "BATCH_ROWS", 5)
+    data = on_route(way, pa.concat_tables([TABLE] * 3))
+    of_units = {"person": "school", "most": 2, "design": DESIGN}
+    assert sums_of(data, SCHEMA, BLOCKS)[0] == expected([(r, steps_of(r[1])) for r in 3 * DRAWN])
+    if way == "any stream":
+        with pytest.raises(dps.DataError, match="reads the rows twice, and this is a stream"):
+            sums_of(data, SCHEMA, BLOCKS, **of_units)
+    else:
+        found, _ = sums_of(data, SCHEMA, BLOCKS, **of_units)
+        assert found == expected(scaled_rows(2, 3, 3 * DRAWN))
 
 
 # Declared keys, a cell, and whether it is one of them.
@@ -145,13 +145,14 @@ def test_cells_that_are_no_weights_have_the_declared_one_and_others_are_clamped(
 
 
 def test_a_key_that_is_not_declared_stops_no_release():
-    for lonely in (
-        {"units": {"a": [1, 2, 3]}},
-        {"units": {"a": [1, 2, 3], "b": [4, 5, 6]}},
-        {"units": {"a": [1], "b": [2]}, "lonely": "certainty"},
-        {"units": {"a": [1]}, "lonely": "collapse"},
-    ):
-        design = dps.Design("weight", mean=2, cap=8, strata="area", unit="school", **lonely)
+    for units, lonely in (
+        ({"a": [1, 2, 3]}, None), ({"a": [1, 2, 3], "b": [4, 5, 6]}, None),
+        ({"a": [1], "b": [2]}, "certainty"), ({"a": [1]}, "collapse"),
+    ):  # fmt: skip
+        options = {"lonely": lonely} if lonely else {}
+        design = dps.Design(
+            "weight", mean=2, cap=8, strata="area", unit="school", units=units, **options
+        )
         batch = pa.RecordBatch.from_pydict({"area": ["a", "a", "none", None],
                                             "school": [1, 9, 1, 9]})  # fmt: skip
         codes = DesignRows(design).units(batch)["(unit)"]
@@ -160,99 +161,58 @@ def test_a_key_that_is_not_declared_stops_no_release():
         assert all(code in within for code in codes[1:])
 
 
-@pytest.mark.parametrize("units", [DESIGN.units, 7, None], ids=["listed", "counted", "unknown"])
-def test_a_row_adds_the_same_whatever_other_rows_there_are(units):
+@pytest.mark.parametrize("units", [7, None], ids=["counted", "unknown"])
+def test_a_row_adds_the_same_whatever_other_rows_there_are(units, sums_of):
     """So which units occur changes nothing of how others are paired."""
     design = dps.Design("weight", mean=2, cap=8, strata="area", unit="school", units=units)
     schema = schema_of(design)
-    whole = sums_of(TABLE, schema)
-    parts = [sums_of(TABLE.take([i]), schema) for i in range(len(FLAGS))]
-    for block, sums in enumerate(whole):
-        assert sums == np.sum([part[block] for part in parts], axis=0).tolist()
-    order = np.random.default_rng(1).permutation(len(FLAGS))
-    assert sums_of(TABLE.take(order), schema) == whole
-    if units is None:
-        assert any(whole[3])
-
-
-def check_moves(values, neighbours, exact):
-    """No two of the sums differ by more than is claimed; `exact` says where some differ so much.
-
-    Rows come in place of others, or of none.
-    """
-    for at, block in enumerate(BLOCKS):
-        claimed = block.moved_by(neighbours)
-        every = np.array([value[at] for value in values])
-        others = every if neighbours.unit == "replace" else 0 * every[:1]
-        moved = np.abs(every[:, None, :] - others[None, :, :])
-        most = moved.sum(axis=2).max(), (moved**2).sum(axis=2).max()
-        assert most[0] <= claimed.l1
-        assert most[1] <= claimed.l2_squared
-        if exact(block):
-            assert most == (claimed.l1, claimed.l2_squared)
-
-
-def neighbours_of(unit, **options):
-    return dps.plan(SCHEMA, {"p": dps.Proportion("flag")}, budget=dps.PureDP(1),
-                    unit=unit, **options).strategy.neighbours  # fmt: skip
+    blocks = blocks_of(schema)
+    whole, parts = (
+        [sums_of(TABLE.take(rows), schema, blocks)[0] for rows in cut]
+        for cut in ([np.random.default_rng(1).permutation(12)], np.arange(12)[:, None])
+    )
+    added = [np.sum(block, axis=0).tolist() for block in zip(*parts, strict=True)]
+    assert whole == [added]
+    assert units or any(added[3])
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_a_row_moves_sums_by_no_more_than_is_claimed(unit):
-    """Rows of any weight and unit, read as they are at a release."""
-    cells = [(flag, weight, area, school) for flag in (True, False) for weight in (None, 0.6, 1e9)
-             for area, school in [("north", 1), ("north", 2), ("north", 3), ("south", 5),
-                                  ("south", 6), ("south", 7), ("east", 99)]]  # fmt: skip
-    values = [expected([(row, steps_of(row[1]))]) for row in cells]
-    check_moves(values, neighbours_of(unit), lambda block: isinstance(block, Contrasts))
-
-
-def scaled_rows(most, key, rows):
-    """Rows with a key and their steps, scaled down where those of the key are above `most` caps."""
-    steps, total = [steps_of(row[1]) for row in rows], {}
-    for row, own in zip(rows, steps, strict=True):
-        total[row[key]] = total.get(row[key], 0) + own
-    return [(row, own * most * STEPS // max(total[row[key]], most * STEPS))
-            for row, own in zip(rows, steps, strict=True) if row[key] is not None]  # fmt: skip
-
-
-def test_units_may_be_what_is_protected(way, every_route, tmp_path, monkeypatch):
-    """The keys of persons are those of units: rows without one are not used."""
-    monkeypatch.setattr(sources, "BATCH_ROWS", 5)
-    table = pa.concat_tables([TABLE] * 3)
-    data = every_route[way](table, objects_of(table), tmp_path)
-    if way == "any stream":
-        with pytest.raises(dps.DataError, match="reads the rows twice, and this is a stream"):
-            sums_of(data, person="school")
+@pytest.mark.parametrize(
+    ("whose", "most"), [("one", 1), ("units", 1), ("units", 2), ("persons", 1), ("persons", 2)]
+)
+def test_sums_move_by_no_more_than_is_claimed(unit, whose, most):
+    """A row in place of another or of none, or four rows of a person, whose keys may be units'."""
+    rng, weights = np.random.default_rng(3), [None, 0.6, 5.0, 8.0, 1e9]
+    places = {
+        "one": [*(("north", key) for key in (1, 2, 3)), *(("south", key) for key in (5, 6, 7)),
+                ("east", 99)],
+        "units": [("north", 1)],
+        "persons": [("north", key) for key in (1, 2, 3, 4)],
+    }[whose]  # fmt: skip
+    if whose == "one":
+        persons = [[row] for row in itertools.product((True, False), weights, places)]
+        options, exact = {}, {BLOCKS[-1]}
     else:
-        assert sums_of(data, person="school") == expected(scaled_rows(2, 3, 3 * DRAWN))
-
-
-@pytest.mark.parametrize("most", [1, 2])
-@pytest.mark.parametrize("whose", ["units", "persons beside them"])
-def test_all_rows_of_a_person_move_sums_by_no_more_than_is_claimed(most, whose):
-    """Any four rows of one, and other such rows in their place; keys of units stay with units."""
-    rng = np.random.default_rng(3)
-    weights, schools = [None, 0.6, 5.0, 8.0, 1e9], [1] if whose == "units" else [1, 2, 3, 4]
-    states = [[(flag, 1e9, "north", school)] * 4 for flag in (True, False) for school in schools]
-    for _ in range(100):
-        states.append([
-            (bool(rng.integers(2)), weights[rng.integers(5)], "north", rng.choice(schools))
-            for _ in range(4)
-        ])  # fmt: skip
-    of_one = [[(*row, "one") for row in rows] for rows in states]
-    values = [expected([(row[:4], steps) for row, steps in scaled_rows(most, 4, rows)])
-              for rows in of_one]  # fmt: skip
-    person = "school" if whose == "units" else "id"
-    for unit in ("replace", "add_remove"):
-
-        def exact(block, unit=unit):
-            if unit == "add_remove":
-                return True
-            return block.size > 1 and not (isinstance(block, Contrasts) and whose == "units")
-
-        neighbours = neighbours_of(unit, person=person, rows_per_person=most)
-        check_moves(values, neighbours, exact)
+        persons = [[(flag, 1e9, place)] * 4 for flag in (True, False) for place in places]
+        persons += [
+            [(rng.random() < 0.5, rng.choice(weights), places[rng.integers(len(places))])
+             for _ in range(4)] for _ in range(100)
+        ]  # fmt: skip
+        options = {"person": "school" if whose == "units" else "id", "rows_per_person": most}
+        exact = {BLOCKS[0], *(BLOCKS[-1:] if whose == "persons" else [])}
+        exact = exact if unit == "replace" else set(BLOCKS)
+    plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), unit=unit, **options)
+    rows = [[(flag, weight, *place, "p") for flag, weight, place in own] for own in persons]
+    values = [expected(scaled_rows(most, 4, own)) for own in rows]
+    for block, every in zip(BLOCKS, map(np.array, zip(*values, strict=True)), strict=True):
+        claimed = block.moved_by(plan.strategy.neighbours)
+        others = every if unit == "replace" else 0 * every[:1]
+        moved = np.abs(every[:, None, :] - others[None, :, :])
+        found = moved.sum(axis=2).max(), (moved**2).sum(axis=2).max()
+        assert found[0] <= claimed.l1
+        assert found[1] <= claimed.l2_squared
+        if block in exact:
+            assert found == (claimed.l1, claimed.l2_squared)
 
 
 def test_a_query_that_changes_between_two_readings_gives_no_person_more():
@@ -269,17 +229,16 @@ def test_a_query_that_changes_between_two_readings_gives_no_person_more():
 def test_a_plan_protects_units_or_persons_beside_them(tmp_path):
     keys, every = [*range(9)] * 4, 3 * DRAWN
     table = pa.concat_tables([TABLE] * 3).append_column("id", pa.array(keys))
-    asked = {"p": dps.Proportion("flag")}
     with_ids = [(*row, key) for row, key in zip(every, keys, strict=True)]
     for person, of, key in (("school", every, 3), ("id", with_ids, 4)):
-        plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1), unit="add_remove", person=person)
+        plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), unit="add_remove", person=person)
         caution = "Caution: whole units are protected, and there are 7" in str(plan)
         assert caution == (person == "school")
         plan.save(tmp_path / "plan.json", overwrite=True)
         assert dps.Plan.load(tmp_path / "plan.json") == plan
         with noise._noise_from(lambda scale, size: np.zeros(size, np.int64)):
             measured = dps.measure(plan, table)
-        rows = [(row[:4], steps) for row, steps in scaled_rows(1, key, of)]
+        rows = scaled_rows(1, key, of)
         assert measured.count.sums.tolist() == expected(rows)[2]
         fit = dps.check(plan, table)
         assert fit.rows == len(rows)
@@ -287,17 +246,13 @@ def test_a_plan_protects_units_or_persons_beside_them(tmp_path):
             steps_of(r[1]) for r in of if r[key] == row[key]) > STEPS}  # fmt: skip
         assert f"by the key '{person}', are scaled to at most the cap in all" in fit.persons
         assert f"those of {len(scaled)} keys are scaled" in fit.persons
-    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1), person="school", rows_per_person=2)
+    plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), person="school", rows_per_person=2)
     assert "those with a key" in " ".join(str(plan).split())
     assert "not independent" not in str(plan.preview(n=100))  # contrasts of units allow for it
     for person in ("weight", "area", "flag"):
         with pytest.raises(dps.RequestError, match="tells persons apart"):
-            dps.plan(SCHEMA, asked, budget=dps.PureDP(1), person=person)
-
-
-def test_no_column_of_a_design_is_taken_for_scaled_weights():
-    """Its cells would be weights as they are, without a bound."""
-    for name in ("weights", "unit", "strata"):
+            dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), person=person)
+    for name in ("weights", "unit", "strata"):  # else its cells would be weights without a bound
         given = {"weights": "w", "unit": "u", "strata": "h"} | {name: SCALED}
         with pytest.raises(dps.SchemaError, match="control character"):
             dps.Design(**given, mean=2, cap=8, units={"a": [1, 2]})

@@ -1,6 +1,7 @@
 """Names of columns from the first line of a file: no row is read or taken for a header."""
 
 import gzip
+import re
 
 import pandas as pd
 import pytest
@@ -23,24 +24,19 @@ def test_names_of_delimited_files(tmp_path):
     assert read_header(tmp_path / "a.csv") == ["age, in years", "sex"]
 
 
-def test_names_of_a_folder_and_of_a_pattern(tmp_path):
+def test_names_of_parquet_files(tmp_path):
     for year, names in ((2025, ["age", "sex"]), (2026, ["sex", "age", "new"])):
         place = tmp_path / f"year={year}"
         place.mkdir()
         pd.DataFrame({name: [1] for name in names}).to_parquet(place / "a.parquet")
-    (tmp_path / "year=2026" / "_SUCCESS").touch()
+    (place / "_SUCCESS").touch()
     for path in (tmp_path, tmp_path / "*" / "*.parquet"):
         assert read_header(path) == ["age", "sex", "year"]
-
-
-def test_a_row_in_the_schema_of_a_parquet_file_is_refused_and_not_quoted(tmp_path):
-    pd.DataFrame({"zz-sentinel": [1], "37": [2]}).to_parquet(tmp_path / "a.parquet")
-    said = "the names that its schema holds do not look like names of columns"
-    for path in (tmp_path, tmp_path / "a.parquet"):
-        with pytest.raises(dps.DataError, match=said) as caught:
+    pd.DataFrame({"zz-sentinel": [1], "37": [2]}).to_parquet(place / "a.parquet")
+    for path in (place, place / "a.parquet"):
+        with pytest.raises(dps.DataError, match="names that its schema holds do not") as caught:
             read_header(path)
-        assert "zz" not in str(caught.value)
-        assert "37" not in str(caught.value)
+        assert not re.search("zz|37", str(caught.value))
 
 
 FIELDS = [

@@ -1,62 +1,104 @@
-"""The kernel: exact sums whatever the batches, the blocks and their order."""
+"""The kernel: exact sums whatever the batches, the blocks, their order and the parts of a table."""
+
+import itertools
+import pickle
+from functools import reduce
+from operator import add
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from dpstats.families.moments import Moments
+import dpstats as dps
 from dpstats.private import kernel as summing
-from dpstats.private.kernel import Kernel
-from dpstats.private.sources import one_by_one
-from dpstats.private.threads import sum_parts
-from dpstats.schema import Number, Schema
+from dpstats.private import sources
+from dpstats.private.kernel import SAFE_TOTAL, Kernel
+from dpstats.private.partial_sums import PartialSums, sum_on_worker
+
+FINE = dps.Schema([dps.Number("x", -1, 1, points=2**20 + 1, missing=0)])
+LARGEST = 2**19
 
 
-def sums_of(schema, blocks, table, rows=None):
-    batches = table.to_batches(max_chunksize=rows)
-    return [total.tolist() for total in sum_parts(Kernel(schema, blocks), one_by_one(batches))[0]]
+def listed(totals):
+    return [total.tolist() for total in totals]
 
 
-def test_the_blocks_may_come_in_any_order(loop):
-    rng, table = np.random.default_rng(0), loop.random_rows(40, 7)
-    expected = loop.sums(loop.schema, loop.blocks, table.to_pylist())
-    for kept in (1, 2, 5, 9, len(expected)):
-        order = rng.permutation(len(expected))[:kept]
-        found = sums_of(loop.schema, [loop.blocks[i] for i in order], table)
-        assert found == [expected[i] for i in order]
+def part_of(kernel, value, times):
+    batch = pa.RecordBatch.from_pydict({"x": [value], "times": [times]})
+    return sum_on_worker(kernel, [batch], "times")
 
 
-def test_without_a_joint_histogram_the_sums_are_the_same(loop, monkeypatch):
-    table = loop.random_rows(300, 1)
-    assert len(Kernel(loop.schema, loop.blocks)._tables) == 1
-    with_it = sums_of(loop.schema, loop.blocks, table)
-    for most, several in ((500, True), (100, True), (1, False)):
+@pytest.fixture
+def fine():
+    """A kernel of whose sums few rows reach the largest, and how many."""
+    kernel = Kernel(FINE, [dps.Moments.of(FINE, ["x"], degree=1)])
+    return kernel, SAFE_TOTAL // kernel.largest - 1
+
+
+def test_the_blocks_may_come_in_any_order_and_without_a_joint_histogram(loop, sums_of, monkeypatch):
+    rng, table = np.random.default_rng(0), loop.rows(40)
+    expected, _ = loop.of(table)
+    for most, tables in ((summing.MOST_CELLS, {1}), (500, {2, 3, 4}), (100, {2, 3, 4}), (1, {0})):
         monkeypatch.setattr(summing, "MOST_CELLS", most)
-        assert (len(Kernel(loop.schema, loop.blocks)._tables) > 1) == several
-        assert sums_of(loop.schema, loop.blocks, table) == with_it
+        assert len(Kernel(loop.schema, loop.blocks)._tables) in tables
+        for kept in (2, 9, len(expected)):
+            order = rng.permutation(len(expected))[:kept]
+            found, _ = sums_of(table, loop.schema, [loop.blocks[i] for i in order])
+            assert found == [expected[i] for i in order]
 
 
-class Halves:
-    """A block the kernel has never heard of: counts rows with an even level."""
-
-    def __init__(self, column):
-        self.columns, self.size, self.needs_codes = (column,), 1, True
-        self.bounds = np.ones(1, np.int64)
-
-    def sums(self, codes):
-        return np.array([np.sum(codes[self.columns[0].name] % 2 == 0)], dtype=np.int64)
-
-
-def test_a_block_it_does_not_know_is_summed_by_itself(loop):
-    table, grade = loop.random_rows(50, 2), loop.schema["grade"]
-    found = sums_of(loop.schema, [Halves(grade), loop.blocks[0]], table, 7)
-    assert found[0] == [sum(loop.code(grade, row["grade"]) % 2 == 0 for row in table.to_pylist())]
-
-
-def test_the_finest_grid_sums_exactly_over_many_batches():
+def test_the_finest_grid_sums_exactly_over_many_batches(sums_of, monkeypatch):
     # 38-bit squares: adding 100,000 of them passes 2^53, where floats lose the last bits.
-    schema = Schema([Number("x", -1, 1, points=2**20 + 1, missing=0)])
     odd, n = 2**19 - 1, 100_001
-    table = pa.table({"x": np.full(n, schema["x"].decode(np.array([odd]))[0])})
+    table = pa.table({"x": np.full(n, FINE["x"].decode(np.array([odd]))[0])})
     for rows in (n, 2**15 - 1):
-        found = sums_of(schema, [Moments.of(schema, ["x"])], table, rows)
-        assert found == [[n * odd, n * odd**2]]
+        monkeypatch.setattr(sources, "BATCH_ROWS", rows)
+        found = sums_of(table, FINE, [dps.Moments.of(FINE, ["x"])])
+        assert found == ([[n * odd, n * odd**2]], n)
+
+
+# Partial sums: any cut into parts, added in any order, is the whole.
+
+
+def test_parts_in_any_order_give_the_sums_of_the_loop(loop):
+    rng, table = np.random.default_rng(0), loop.rows(50)
+    kernel = pickle.loads(pickle.dumps(Kernel(loop.schema, loop.blocks)))  # as it travels
+    expected, _ = loop.of(table)
+    for cuts in (0, 4, 9):
+        ends = [0, *sorted(rng.integers(0, 51, cuts).tolist()), 50]  # a part may be empty
+        parts = [table.slice(a, b - a).to_batches() for a, b in itertools.pairwise(ends)]
+        sums = [sum_on_worker(kernel, parts[i]) for i in rng.permutation(len(parts))]
+        totals, rows = reduce(add, sums).exact(kernel)
+        assert (listed(totals), rows) == (expected, 50)
+
+
+def test_a_row_that_stands_for_several_counts_as_often(loop, fine):
+    table, kernel = loop.rows(8), Kernel(loop.schema, loop.blocks)
+    times = [0, 20, 1, 3, 0, 7, 1, 12]
+    weighted = table.append_column("times", pa.array(times))
+    totals, n = PartialSums.of(kernel, weighted.to_batches(), "times").exact(kernel)
+    assert (listed(totals), n) == loop.of(table.take(np.repeat(range(8), times)))
+    kernel, most = fine  # sums of both signs, up to the largest
+    for value, times in ((1.0, most), (-1.0, most), (-1.0, 1), (1.0, 2**32 + 1)):
+        totals, rows = part_of(kernel, value, times).exact(kernel)
+        assert (listed(totals), rows) == ([[int(value) * LARGEST * times]], times)
+
+
+def test_parts_that_wrap_around_add_up_to_the_whole(fine):
+    kernel, most = fine
+    parts = [part_of(kernel, value, most) for value in [1.0] * 9 + [-1.0] * 9]
+    total = reduce(add, [*parts, part_of(kernel, 0.5, 3)])
+    assert total.rows == 18 * most + 3
+    assert total.sums.tolist() == [3 * LARGEST // 2]
+    assert abs(int(reduce(add, parts[:9]).sums[0])) < 9 * most * LARGEST  # it has wrapped
+
+
+def test_too_many_rows_are_refused_as_part_of_the_sums(fine):
+    kernel, most = fine
+    parts = [part_of(kernel, 1.0, times) for times in (1, most + 1, 1)]
+    assert [bool(part.refused) for part in parts] == [False, True, False]
+    half = part_of(kernel, 1.0, most)
+    assert not half.refused
+    for order in (*itertools.permutations(parts), [half, half]):
+        with pytest.raises(dps.DataError, match="could overflow exact sums; declare fewer points"):
+            reduce(add, order).exact(kernel)

@@ -8,24 +8,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpstats.errors import DataError
-from dpstats.families.moments import Moments
-from dpstats.families.tables.cells import Cells
+import dpstats as dps
 from dpstats.private import parquet as module
 from dpstats.private.tables import exact_sums, open_source
-from dpstats.schema import Category, Number, Schema
 
-SCHEMA = Schema([
-    Number("x", -3, 3, missing=0),
-    Category("town", ["é/a b", "01", "1"], allow_missing=True),
-    Category("year", [2025, 2026]),
+SCHEMA = dps.Schema([
+    dps.Number("x", -3, 3, missing=0),
+    dps.Category("town", ["é/a b", "01", "1"], allow_missing=True),
+    dps.Category("year", [2025, 2026]),
 ])  # fmt: skip
-BLOCKS = [Cells.table(SCHEMA, ["town", "year"]), Moments.of(SCHEMA, ["x"], ["town"])]
+BLOCKS = [dps.Cells.table(SCHEMA, ["town", "year"]), dps.Moments.of(SCHEMA, ["x"], ["town"])]
 
 
-def sums(data):
-    totals, rows = exact_sums(open_source(data, SCHEMA), SCHEMA, BLOCKS)
-    return [total.tolist() for total in totals], rows
+@pytest.fixture(scope="module")
+def sums(sums_of):
+    return lambda data: sums_of(data, SCHEMA, BLOCKS)
 
 
 @pytest.fixture(scope="module")
@@ -50,91 +47,85 @@ def folder(tmp_path, rows):
     return tmp_path
 
 
-def test_a_folder_is_the_table_of_its_files(folder, rows):
+def test_a_folder_is_the_table_of_its_files(folder, rows, sums, monkeypatch):
     for path in (folder, str(folder) + "/", folder / "**" / "*.p*"):
         assert sums(path) == sums(rows)
     assert open_source(folder, SCHEMA).rows == 200
     assert sums(str(folder / "[ab].*")) == sums(rows.iloc[:31])
-
-
-def test_names_of_folders_are_cells_of_text(tmp_path, rows):
-    pq.write_to_dataset(pa.Table.from_pandas(rows), tmp_path, partition_cols=["town", "year"])
-    folders = {name.name for name in tmp_path.iterdir()}
-    assert "town=__HIVE_DEFAULT_PARTITION__" in folders
-    assert "town=01" in folders
-    assert "town=%C3%A9%2Fa%20b" in folders
-    assert sums(tmp_path) == sums(rows)
-    with pytest.raises(DataError, match="no column 'town'"):  # nothing above the folder is read
-        open_source(tmp_path / "town=1", SCHEMA)
-
-
-def test_few_files_are_open_at_a_time(tmp_path, rows, monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     for i in range(20):
-        rows.iloc[10 * i : 10 * i + 10].to_parquet(tmp_path / f"{i}.parquet")
-    open_files = []
-    usual = module._File._reader
+        rows.iloc[:1].to_parquet(folder / f"{i}.parquet")
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    open_files, usual = [], module._File._reader
 
     def counted(file):
         open_files.append(len(os.listdir("/proc/self/fd")))
         return usual(file)
 
     monkeypatch.setattr(module._File, "_reader", counted)
+    assert sums(folder)[1] == 220
+    assert max(open_files) - min(open_files) < 10  # few are open at a time
+
+
+def test_names_of_folders_are_cells_of_text(tmp_path, rows, sums):
+    pq.write_to_dataset(pa.Table.from_pandas(rows), tmp_path, partition_cols=["town", "year"])
+    folders = {name.name for name in tmp_path.iterdir()}
+    assert "town=__HIVE_DEFAULT_PARTITION__" in folders
+    assert "town=01" in folders
+    assert "town=%C3%A9%2Fa%20b" in folders
     assert sums(tmp_path) == sums(rows)
-    assert max(open_files) - min(open_files) < 10
+    with pytest.raises(dps.DataError, match="no column 'town'"):  # nothing above the folder is read
+        open_source(tmp_path / "town=1", SCHEMA)
+    rows.to_parquet(tmp_path / "town=01" / "year=2025" / "0.parquet")
+    with pytest.raises(dps.DataError, match=r"and their folders both have columns \['year'\]"):
+        open_source(tmp_path / "town=01", SCHEMA)
+
+
+def one_row(path, **columns):
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table({name: [cell] for name, cell in columns.items()}), path)
 
 
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
         (lambda f: (f / "notes.txt").write_text("secret"), "1 files that are not .parquet"),
-        (lambda f: pq.write_table(pa.table({"x": [1.0]}), f / "d.parquet"),
+        (lambda f: one_row(f / "d.parquet", x=1.0),
          "file 3 of 4 of .*, in the order of their names, has no column 'town', which"),
         (lambda f: (f / "b0.parquet").write_text("secret"),
          r"file 3 of 4 of .* cannot be opened \(ArrowInvalid\) and may be damaged"),
-        (lambda f: (f / "town=secret").mkdir() or pq.write_table(
-            pa.table({"x": [1.0], "year": [2025]}), f / "town=secret/d.parquet"),
+        (lambda f: one_row(f / "town=secret" / "d.parquet", x=1.0, year=2025),
          "name other columns: those of file 4 of 4 of .* are not those of the first"),
     ],
 )  # fmt: skip
 def test_folders_that_are_no_table_are_refused_without_a_value(folder, spoil, says):
     spoil(folder)
-    with pytest.raises(DataError, match=says) as refused:
+    with pytest.raises(dps.DataError, match=says) as refused:
         open_source(folder, SCHEMA)
     assert "secret" not in str(refused.value)
 
 
-def test_a_column_in_files_and_folders_is_refused(tmp_path, rows):
-    (tmp_path / "year=2025").mkdir()
-    rows.to_parquet(tmp_path / "year=2025" / "a.parquet")
-    with pytest.raises(DataError, match=r"and their folders both have columns \['year'\]"):
-        open_source(tmp_path, SCHEMA)
-
-
 def test_nothing_to_read_is_said(tmp_path):
     for path, says in ((tmp_path, "in"), (tmp_path / "*.csv", r"that fits '\*\.csv'")):
-        with pytest.raises(DataError, match=rf"there is no \.parquet file {says}"):
+        with pytest.raises(dps.DataError, match=rf"there is no \.parquet file {says}"):
             open_source(path, SCHEMA)
     (tmp_path / "a.csv").write_text("x\n1\n")
-    for path in (tmp_path, tmp_path / "*.csv"):
-        with pytest.raises(DataError, match=r"files of .* is a \.parquet file; text files"):
-            open_source(path, SCHEMA)
+    with pytest.raises(dps.DataError, match=r"files of .* is a \.parquet file; text files"):
+        open_source(tmp_path / "*.csv", SCHEMA)
 
 
-def test_a_file_that_changes_before_it_is_read_is_refused(folder, rows):
+def test_a_file_that_changes_before_it_is_read_is_refused(folder, rows, sums):
     source = open_source(folder, SCHEMA)
     rows.iloc[:4].to_parquet(folder / "b.pq")
-    with pytest.raises(DataError, match=r"file 2 of 3 of .* has changed since it was .*; nothing"):
+    with pytest.raises(
+        dps.DataError, match=r"file 2 of 3 of .* has changed since it was .*; nothing"
+    ):
         exact_sums(source, SCHEMA, BLOCKS)
-
-
-def test_a_file_whose_rows_cannot_be_read_is_named_by_its_place(folder):
-    path = folder / "more" / "c.parquet"
+    path = folder / "more" / "c.parquet"  # whose pages cannot be read, and which is named
     page = pq.ParquetFile(path).metadata.row_group(0).column(0)
     stored = bytearray(path.read_bytes())
     start = page.dictionary_page_offset or page.data_page_offset
     stored[start : start + page.total_compressed_size] = b"\x07" * page.total_compressed_size
     path.write_bytes(bytes(stored))
     said = r"^reading the rows failed \(\w+\) in file 3 of 3 of .*; nothing was released or spent$"
-    with pytest.raises(DataError, match=said):
-        exact_sums(open_source(folder, SCHEMA), SCHEMA, BLOCKS)
+    with pytest.raises(dps.DataError, match=said):
+        sums(folder)

@@ -1,27 +1,25 @@
 """Text files that are not UTF-8 with decimal points: read as declared, and never refused for it."""
 
 import codecs
+import csv
 import encodings.aliases
-import gzip
 import pkgutil
 
 import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.families.tables.cells import Cells
 from dpstats.private import delimited
-from dpstats.private.tables import exact_sums, open_source
-from dpstats.schema import Category, Number, Schema, TextFile
+from dpstats.schema import TextFile
 from dpstats.schema.text_files import _TWO_BYTES
 
 COLUMNS = [
-    Number("pay", 0, 9, edges=[1.5, 5], allow_missing=True, missing_values=[7.5]),
-    Category("city", ["Z\u00fcrich", "Gen\u00e8ve"], other="Gen\u00e8ve", allow_missing=True),
-    Category("grade", [1, 1.5, 2], other=2, allow_missing=True),
-    Category("code", ["1,5", "1.5"], allow_missing=True),
-    Number("seen", "2024-01-01", "2024-12-31", edges=["2024-05-02"], allow_missing=True),
-    Number("gr\u00f6\u00dfe", 0, 300, edges=[150], allow_missing=True),
+    dps.Number("pay", 0, 9, edges=[1.5, 5], allow_missing=True, missing_values=[7.5]),
+    dps.Category("city", ["Z\u00fcrich", "Gen\u00e8ve"], other="Gen\u00e8ve", allow_missing=True),
+    dps.Category("grade", [1, 1.5, 2], other=2, allow_missing=True),
+    dps.Category("code", ["1,5", "1.5"], allow_missing=True),
+    dps.Number("seen", "2024-01-01", "2024-12-31", edges=["2024-05-02"], allow_missing=True),
+    dps.Number("gr\u00f6\u00dfe", 0, 300, edges=[150], allow_missing=True),
 ]
 ROWS = [
     ["1.5", "Z\u00fcrich", "1.5", "1.5", "2024-05-01", "180.5"],
@@ -29,35 +27,21 @@ ROWS = [
     ["", "", "", "", "", ""],
     ["NaN", "Bern", "2", "1", "x", "2"],
     ["1,000.5", "Z\u00fcrich", "1.5.", "1.50", "2024.05.02", "1,5"],
+    ["1", "Z\u00fcrich", "2", "1.5", "2024-01-01", "1"],
 ]
-MARKS = str.maketrans(".,", ",.")
-NUMBERS = (0, 2, 5)
 
 
-def write(path, *, encoding="utf-8", decimal=".", delimiter=";", rows=ROWS):
-    names = [column.name for column in COLUMNS]
+def write(path, encoding="utf-8", decimal=".", delimiter=";"):
+    frame = pd.DataFrame(ROWS * 9, columns=[column.name for column in COLUMNS])
     if decimal == ",":
-        rows = [
-            [cell.translate(MARKS) if i in NUMBERS else cell for i, cell in enumerate(row)]
-            for row in rows
-        ]
-    lines = [delimiter.join(f'"{cell}"' for cell in row) for row in (names, *rows)]
-    content = "\n".join([*lines, ""]).encode(encoding)
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+        for name in ("pay", "grade", "gr\u00f6\u00dfe"):
+            frame[name] = frame[name].str.translate(str.maketrans(".,", ",."))
+    frame.to_csv(path, sep=delimiter, encoding=encoding, index=False, quoting=csv.QUOTE_ALL)
     return path
 
 
-def outcome(path, **file):
-    """The sums and the number of rows."""
-    schema = Schema(COLUMNS, file=file)
-    blocks = [Cells.table(schema, [name]) for name in schema.names]
-    sums, rows = exact_sums(open_source(path, schema), schema, blocks)
-    return [block.tolist() for block in sums], rows
-
-
-def test_a_file_means_what_its_utf8_means(tmp_path, monkeypatch):
-    rows = [*ROWS, ["1", "Z\u00fcrich", "2", "1.5", "2024-01-01", "1"]] * 9
-    expected = outcome(write(tmp_path / "plain.csv", rows=rows))
+def test_a_file_means_what_its_utf8_means(sums_of, tmp_path, monkeypatch):
+    expected = sums_of(write(tmp_path / "plain.csv"), dps.Schema(COLUMNS))
     assert expected == ([[9, 9, 0, 36], [27, 18, 9], [9, 9, 27, 9], [9, 27, 18], [18, 9, 27],
                          [27, 9, 18]], 54)  # fmt: skip
     for name, file in (
@@ -68,21 +52,21 @@ def test_a_file_means_what_its_utf8_means(tmp_path, monkeypatch):
         ("commas.csv.gz", {"decimal": ",", "delimiter": ","}),
         ("mark.csv", {"encoding": "utf-8-sig", "delimiter": "^"}),
     ):
-        odd = write(tmp_path / name, rows=rows, **file)
+        odd = write(tmp_path / name, **file)
         for csv_block, block in ((2**20, 2**20), (700, 101)):  # these cut characters
             monkeypatch.setattr(delimited, "CSV_BLOCK", csv_block)
             monkeypatch.setattr(delimited, "_BLOCK", block)
-            assert outcome(odd, **file) == expected, name
+            assert sums_of(odd, dps.Schema(COLUMNS, file=file)) == expected, name
 
 
-def test_a_byte_that_an_encoding_lacks_is_an_undeclared_cell(tmp_path):
+def test_a_byte_that_is_lacking_is_undeclared_and_a_frame_is_no_file(sums_of, tmp_path):
     for encoding, bad in (("cp1252", b"\x81"), ("ascii", b"\xfc"), ("cp932", b"\x81")):
-        schema = Schema([Category("c", ["a", "b"], other="b", allow_missing=True)],
+        schema = dps.Schema([dps.Category("c", ["a", "b"], other="b", allow_missing=True)],
                         file={"encoding": encoding})  # fmt: skip
         (tmp_path / "rows.csv").write_bytes(b"c\na\nx" + bad + b"\na\n")
-        block = Cells.table(schema, ["c"])
-        (sums,), rows = exact_sums(open_source(tmp_path / "rows.csv", schema), schema, [block])
-        assert (sums.tolist(), rows) == ([2, 1, 0], 3)
+        assert sums_of(tmp_path / "rows.csv", schema) == ([[2, 1, 0]], 3)
+    schema = dps.Schema(COLUMNS[:1], file={"decimal": ",", "encoding": "latin-1"})
+    assert sums_of(pd.DataFrame({"pay": ["1.5", "1,5"]}), schema) == ([[0, 1, 0, 1]], 2)
 
 
 STRUCTURE = b'\t\n\r",;'
@@ -144,7 +128,7 @@ def test_what_cannot_be_declared_of_a_file():
         {"delimiter": ["|"]}, {"delim": "|"}, "latin-1",
     ]:  # fmt: skip
         with pytest.raises(dps.SchemaError):
-            Schema(COLUMNS, file=file)
+            dps.Schema(COLUMNS, file=file)
 
 
 FORMAT = {"encoding": "cp1252", "decimal": ",", "delimiter": "|"}
@@ -152,7 +136,7 @@ FORMAT = {"encoding": "cp1252", "decimal": ",", "delimiter": "|"}
 
 def test_every_schema_that_is_made_from_another_keeps_its_file():
     guesses = dps.Guesses(typical={"x": {"mean": 2, "sd": 1}})
-    schema = Schema([Number("x", 0, 9, missing=0), dps.Boolean("y")], guesses, FORMAT)
+    schema = dps.Schema([dps.Number("x", 0, 9, missing=0), dps.Boolean("y")], guesses, FORMAT)
     plan = dps.plan(schema, {"it": dps.Logistic("y ~ x")}, budget=dps.PureDP(1), n=900)
     assert plan.schema["x"].even_edges
     found = [plan.schema, plan.schema.declared, plan.columns, schema.select(["x"])]
@@ -160,11 +144,3 @@ def test_every_schema_that_is_made_from_another_keeps_its_file():
     for made in found:
         assert made.written.to_dict() == FORMAT
         assert made.guesses is not None
-
-
-def test_a_frame_is_not_read_as_a_file():
-    schema = Schema(COLUMNS[:1], file={"decimal": ",", "encoding": "latin-1"})
-    block = Cells.table(schema, ["pay"])
-    data = pd.DataFrame({"pay": ["1.5", "1,5"]})
-    (sums,), _ = exact_sums(open_source(data, schema), schema, [block])
-    assert sums.tolist() == [0, 1, 0, 1]

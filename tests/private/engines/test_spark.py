@@ -1,7 +1,6 @@
 """Spark in local mode: the same integers as a loop, whatever the partitions and whoever dies."""
 
 import decimal
-import functools
 import itertools
 import os
 import re
@@ -9,9 +8,8 @@ import shutil
 import signal
 import sys
 import time
-import traceback
-import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +17,9 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
-from dpstats.errors import DataError
 from dpstats.families.contrasts import Contrasts
-from dpstats.privacy import noise
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums
-from dpstats.private.persons import of_persons
-from dpstats.private.tables import exact_sums, open_source
 
 pytest.importorskip("pyspark", reason="Spark is not tested: pip install 'dpstats[spark]'")
 if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
@@ -60,48 +54,28 @@ def session(tmp_path_factory):
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("OPENBLAS_NUM_THREADS", "1")
         handler = signal.getsignal(signal.SIGINT)
-        builder = SparkSession.builder.master("local[2,2]")
-        for name, value in options.items():
-            builder = builder.config(name, value)
-        session = builder.getOrCreate()
+        session = SparkSession.builder.master("local[2,2]").config(map=options).getOrCreate()
         signal.signal(signal.SIGINT, handler)  # Spark's own cancels all jobs
         session.sparkContext.setLogLevel("OFF")
         yield session
         session.stop()
 
 
-def cut(session, table, ends, dying=(), graves=None):
-    """A DataFrame of the slices between `ends`, a partition each, some of them empty.
-
-    The worker that makes a partition of `dying` dies once it has handed over the rows, and leaves a
-    file.
-    """
+def cut(session, table, ends):
+    """A DataFrame of the slices between `ends`, a partition each, some of them empty."""
     slices = [table.slice(start, stop - start) for start, stop in itertools.pairwise(ends)]
 
     def rows(batches):
-        from pyspark import TaskContext
-
         for number in [row for batch in batches for row in batch.column(0).to_pylist()]:
             yield from slices[number].to_batches(max_chunksize=7)
-            if number in dying and TaskContext.get().attemptNumber() == 0:
-                (graves / str(os.getpid())).touch()
-                os._exit(9)
 
     numbers = session.range(0, len(slices), 1, len(slices))
     return numbers.mapInArrow(rows, from_arrow_schema(table.schema))
 
 
-def ends_of(rng, rows, parts):
-    return [0, *sorted(rng.integers(0, rows + 1, parts - 1).tolist()), rows]
-
-
-def sums_of(data, schema, blocks):
-    sums, rows = exact_sums(open_source(data, schema), schema, blocks)
-    return [block.tolist() for block in sums], rows
-
-
-def dies_first(partition, graves):
-    """What replaces the tasks: in one partition the first try ends after its sums are sent."""
+@pytest.fixture
+def deaths(tmp_path, monkeypatch):
+    """In the first partition the first try of each task ends after its sums are sent."""
     make = engine._on_workers
 
     def made(*work):
@@ -111,35 +85,32 @@ def dies_first(partition, graves):
             from pyspark import TaskContext
 
             yield from task(batches)
-            context = TaskContext.get()
-            if (context.partitionId(), context.attemptNumber()) == (partition, 0):
-                (graves / str(os.getpid())).touch()
+            if (TaskContext.get().partitionId(), TaskContext.get().attemptNumber()) == (0, 0):
+                (tmp_path / f"death {os.getpid()}").touch()
                 os._exit(9)
 
         return run
 
-    return made
+    return lambda: monkeypatch.setattr(engine, "_on_workers", made)
 
 
-def test_partitions_order_and_dying_workers_change_no_integer(session, loop, tmp_path, monkeypatch):
-    rng = np.random.default_rng(3)
-    table = loop.random_rows(60, 1)
-    wanted = loop.sums(loop.schema, loop.blocks, table.to_pylist()), 60
-    sums = functools.partial(sums_of, schema=loop.schema, blocks=loop.blocks)
-    frame = cut(session, table.take(rng.permutation(60)), [0, 0, 31, 31, 60, 60])
-    assert sums(frame) == wanted
-    none = loop.sums(loop.schema, loop.blocks, []), 0
-    assert sums(frame.where("false")) == sums(frame.where("x > 1e9")) == none
+def test_partitions_and_dying_workers_change_no_integer(session, loop, sums_of, deaths, tmp_path):
+    table = loop.rows(60)
+    sums = partial(sums_of, schema=loop.schema, blocks=loop.blocks)
+    mixed = table.take(np.random.default_rng(3).permutation(60))
+    frame = cut(session, mixed, [0, 0, 31, 31, 60, 60])
+    assert sums(frame) == loop.of(table)
+    assert sums(frame.where("false")) == loop.of(table.slice(0, 0))
     frame.createOrReplaceTempView("survey")
-    monkeypatch.setattr(engine, "_on_workers", dies_first(0, tmp_path))
-    assert sums(session.table("survey").repartition(2)) == wanted
+    deaths()
+    assert sums(session.table("survey").repartition(2)) == loop.of(table)
     assert len(list(tmp_path.iterdir())) == 2  # one that sums, and one that adds
 
 
-def test_a_survey_has_the_sums_of_its_rows(session, loop):
+def test_a_survey_has_the_sums_of_its_rows(session, loop, sums_of):
     """Weights and units are read on the workers."""
     rng, n = np.random.default_rng(5), 60
-    table = loop.random_rows(n, 1).append_column("weight", pa.array(rng.lognormal(0, 1, n)))
+    table = loop.rows(n).append_column("weight", pa.array(rng.lognormal(0, 1, n)))
     table = table.append_column("area", pa.array(rng.choice(["a", "b", "z", None], n).tolist()))
     table = table.append_column("school", pa.array(rng.integers(1, 9, n)))
     design = dps.Design("weight", mean=1.6, cap=4, strata="area", unit="school",
@@ -148,16 +119,14 @@ def test_a_survey_has_the_sums_of_its_rows(session, loop):
     block = dps.Cells.table(schema, ["word", "flag"])
     blocks = [*loop.blocks, Contrasts(block, (2, 2), (1, 1))]
     frame = cut(session, table, [0, 0, 31, 60])
-    assert sums_of(frame, schema, blocks) == sums_of(table, schema, blocks)
-    of_units = []
-    for data in (frame, table):
-        used = of_persons(open_source(data, schema, "school"), "school", 2, design=design)
-        sums, rows = exact_sums(used, schema, blocks)
-        of_units.append(([block.tolist() for block in sums], rows))
-    assert of_units[0] == of_units[1] != sums_of(table, schema, blocks)
+    found, of_units = (
+        [sums_of(data, schema, blocks, **options) for data in (frame, table)]
+        for options in ({}, {"person": "school", "most": 2, "design": design})
+    )
+    assert found[0] == found[1] != of_units[0] == of_units[1]
     plan = dps.plan(schema, {"p": dps.Proportion("flag")}, budget=dps.PureDP(1), person="school",
                     rows_per_person=2, unit="add_remove")  # fmt: skip
-    with pytest.raises(DataError, match="this plan uses all rows"):
+    with pytest.raises(dps.DataError, match="this plan uses all rows"):
         dps.measure(plan, frame, order="weight")
 
 
@@ -178,28 +147,19 @@ def failing(session):
     return session.range(0, 2, 1, 2).mapInArrow(rows, from_arrow_schema(ROWS.schema))
 
 
-def told(error):
-    """All that an exception says, with the variables of its frames; nothing is chained to it."""
-    assert error.__cause__ is None
-    assert error.__context__ is None
-    trace = traceback.TracebackException.from_exception(error, capture_locals=True)
-    return "".join(trace.format())
-
-
-def test_a_partition_that_fails_is_refused_without_its_words_and_without_charge(
-    session, tmp_path, caplog, capfd
-):
+def test_a_failing_partition_is_refused_without_words(session, frames_of, tmp_path, caplog, capfd):
     plan = dps.plan(SMALL, ASKED, budget=dps.PureDP(1), n=5)
     ledger = dps.Ledger.create(tmp_path / "ledger", cap=dps.PureDP(1), unit="replace")
     text = session.createDataFrame(ROWS.append_column("text", pa.array([SECRET] * 5)))
     cast = text.selectExpr("c", "cast(text as int) as x")
     for bad in (failing(session), cast):
-        with pytest.raises(DataError, match=r"nothing was released or spent$") as caught:
+        with pytest.raises(dps.DataError, match=r"nothing was released or spent$") as caught:
             dps.measure(plan, bad, ledger=ledger)
-        assert "reading the rows failed (" in str(caught.value)
-        assert ("PYSPARK_PYTHON" in str(caught.value)) == (bad is not cast)
-        assert SECRET not in told(caught.value)
-        assert SECRET not in caplog.text + "".join(capfd.readouterr())
+        said = str(caught.value)
+        assert "reading the rows failed (" in said
+        assert ("PYSPARK_PYTHON" in said) == (bad is not cast)
+        assert caught.value.__cause__ is caught.value.__context__ is None
+        assert SECRET not in said + repr(frames_of(caught)) + caplog.text + str(capfd.readouterr())
     assert ledger.spent == 0
     dps.measure(plan, session.createDataFrame(ROWS), ledger=ledger)
     assert ledger.spent == 1
@@ -211,39 +171,19 @@ CELLS = [
 ]  # fmt: skip
 
 
-def test_one_cell_changes_nothing_that_is_observed(session, tmp_path, caplog, capfd):
+def test_one_cell_changes_nothing_that_is_observed(session, observed):
     """Whatever it makes of the type of its column; noisy sums aside, from the same noise."""
-    plan, seen = dps.plan(SMALL, ASKED, budget=dps.PureDP(1)), []
-    caplog.set_level("DEBUG")
-    for i, changed in enumerate(CELLS):
+    plan, every = dps.plan(SMALL, ASKED, budget=dps.PureDP(1)), []
+    for changed in CELLS:
         cells = {"c": ["a", "b"] * 6, "x": [0.0, 3.5] * 6}
         for name, cell in changed.items():
             cells[name][7] = cell
             if isinstance(cell, str | decimal.Decimal):  # the others become what it is
                 cells[name] = [one if one is None else type(cell)(one) for one in cells[name]]
-        frame = session.createDataFrame(pa.table(cells)).repartition(3)
-        ledger = dps.Ledger.create(tmp_path / str(i), cap=dps.PureDP(1), unit="replace")
-        steps, draws = [], []
-
-        def source(scale, size, draws=draws):
-            draws.append((scale, size))
-            return np.zeros(size, np.int64)
-
-        caplog.clear()
-        with warnings.catch_warnings(record=True) as caught, noise._noise_from(source):
-            warnings.simplefilter("always")
-            measured = dps.measure(
-                plan, frame, ledger=ledger, progress=lambda *step, to=steps: to.append(step)
-            )
-        logs = [record for record in caplog.records if not record.name.startswith("py4j")]
-        seen.append({
-            "warnings": [str(warning.message) for warning in caught], "progress": steps,
-            "logs": [(one.name, one.getMessage()) for one in logs], "draws": draws,
-            "printed": tuple(capfd.readouterr()), "ledger": (tmp_path / str(i)).read_text(),
-            "document": measured.to_members()["measurements.json"], "n": measured.n,
-        })  # fmt: skip
-    assert all(one == seen[0] for one in seen)
-    assert seen[0]["logs"]
+        seen, _ = observed(plan, session.createDataFrame(pa.table(cells)).repartition(3))
+        every.append(seen)
+    assert all(seen == every[0] for seen in every)
+    assert every[0]["logs"]
 
 
 VISITS = pa.table({
@@ -254,33 +194,23 @@ VISITS = pa.table({
 })  # fmt: skip
 
 
-def first_visits(k):
-    """Rows of `VISITS` that are used, by a loop."""
-
-    def place(row):
-        return [(row[n] is not None, row[n] or 0) for n in ("visit", "c", "x")]
-
-    of = {}
-    for row in sorted(VISITS.to_pylist(), key=place):
-        if row["id"] is not None and row["id"] == row["id"]:
-            of.setdefault(row["id"], []).append(row)
-    return pa.Table.from_pylist([row for rows in of.values() for row in rows[:k]], VISITS.schema)
-
-
-def test_the_first_rows_of_persons_follow_from_their_own_rows(session):
+def test_the_first_rows_of_persons_follow_from_their_own_rows(session, sums_of):
     blocks = [dps.Cells.table(SMALL, ["c"]), dps.Moments.of(SMALL, ["x"], degree=2)]
     rng = np.random.default_rng(0)
+    rows = [row for row in VISITS.to_pylist() if row["id"] in (0, 2.5, 7)]
+    rows.sort(key=lambda row: [(row[n] is not None, row[n] or 0) for n in ("visit", "c", "x")])
+    before = [[other["id"] for other in rows[:i]].count(row["id"]) for i, row in enumerate(rows)]
     for k in (1, 2):
-        wanted = sums_of(first_visits(k), SMALL, blocks)
-        frame = cut(session, VISITS.take(rng.permutation(10)), ends_of(rng, 10, 3))
-        opened = open_source(frame, SMALL, "id", order="visit")
-        sums, rows = exact_sums(of_persons(opened, "id", k), SMALL, blocks)
-        assert ([block.tolist() for block in sums], rows) == wanted
+        used = [row for row, earlier in zip(rows, before, strict=True) if earlier < k]
+        wanted = pa.Table.from_pylist(used, VISITS.schema)
+        frame = cut(session, VISITS.take(rng.permutation(10)), [0, 4, 4, 10])
+        found = sums_of(frame, SMALL, blocks, "id", k, order="visit")
+        assert found == sums_of(wanted, SMALL, blocks)
         plan = dps.plan(SMALL, ASKED, budget=dps.PureDP(1), rows_per_person=k, person="id")
-        assert dps.check(plan, frame, order="visit") == dps.check(plan, first_visits(k))
+        assert dps.check(plan, frame, order="visit") == dps.check(plan, wanted)
 
 
-def test_what_spark_cannot_say_is_refused_before_anything_runs(session, tmp_path):
+def test_what_spark_cannot_say_is_refused_before_anything_runs(session):
     frame = session.createDataFrame(VISITS)
     persons = dps.plan(SMALL, ASKED, budget=dps.PureDP(1), rows_per_person=2, person="id")
     totals = dps.plan(SMALL, ASKED, budget=dps.PureDP(1), person="id", person_totals=True)
@@ -299,10 +229,9 @@ def test_what_spark_cannot_say_is_refused_before_anything_runs(session, tmp_path
         (frame.selectExpr("c", "make_interval(1) as x"), plan, {}, "cannot leave Spark"),
         (VISITS, persons, {"order": "visit"}, "has an order of its own"),
     ]:
-        with pytest.raises(DataError, match=words):
+        with pytest.raises(dps.DataError, match=words):
             dps.measure(asked, data, **options)
-    tracker = session.sparkContext.statusTracker()
-    assert list(tracker.getActiveJobsIds()) == []
+    assert list(session.sparkContext.statusTracker().getActiveJobsIds()) == []
 
 
 def test_an_interrupt_stops_the_job(session):
@@ -343,52 +272,31 @@ def test_sums_of_many_parts_reach_the_driver_in_as_many_rows_as_of_one():
     assert {len(batch.column("sums")[0]) for batch in sent} == {engine.PIECE, 1600 - engine.PIECE}
     added = list(engine.added(sent))
     assert len(added) == 2
+    want, _ = PartialSums.of(kernel, [pa.concat_batches(parts)]).exact(kernel)
     for pieces in (added, list(engine.added([*added[::-1]]))):
         got, rows = engine._whole(engine._by_piece(pieces), kernel).exact(kernel)
-        want = PartialSums.of(kernel, [pa.concat_batches(parts)]).exact(kernel)
-        assert rows == 574 == want[1]
-        np.testing.assert_array_equal(got[0], want[0][0])
-    with pytest.raises(DataError, match="incomplete"):
-        engine._whole(engine._by_piece(added[:1]), kernel)
-    with pytest.raises(DataError, match="incomplete"):
-        engine._whole(engine._by_piece([added[0], *sent[-1:]]), kernel)
+        assert rows == 574
+        np.testing.assert_array_equal(got[0], want[0])
+    for pieces in (added[:1], [added[0], *sent[-1:]]):
+        with pytest.raises(dps.DataError, match="incomplete"):
+            engine._whole(engine._by_piece(pieces), kernel)
 
 
-@pytest.mark.parametrize(("found", "has"), [
-    (None, "no dpstats"), ("0.0.9", "dpstats 0.0.9"),
-    (dps.__version__, f"another dpstats {dps.__version__}"),
-])  # fmt: skip
-def test_a_worker_of_another_version_is_refused(found, has, monkeypatch):
+def test_a_worker_of_another_version_is_refused(monkeypatch):
     kernel = kernel_of(2)
     task = engine._on_workers(engine.summed, kernel, iter)
     rows = [pa.RecordBatch.from_pydict({"a": [0], "b": [1]})]
     assert engine._whole(engine._by_piece(task(rows)), kernel).rows == 1
-    if found is None:
-        monkeypatch.setitem(sys.modules, "dpstats", None)
-    elif found == dps.__version__:
-        monkeypatch.delattr(engine, "summed")
-    else:
-        monkeypatch.setattr(dps, "__version__", found)
-    refused = engine._whole(engine._by_piece([*task(rows)]), kernel)
-    with pytest.raises(DataError, match=f"has {has} and the driver .*: install the same on all"):
-        refused.exact(kernel)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("deaths", [0, 100])
-def test_many_partitionings_and_a_hundred_dying_workers(session, loop, tmp_path, deaths):
-    """A worker dies before or after its sums are handed over."""
-    for seed in range(100):
-        rng = np.random.default_rng(seed)
-        table, ends = loop.random_rows(12, seed), ends_of(rng, 12, rng.integers(1, 7))
-        dying, before = rng.integers(len(ends) - 1), rng.random() < 0.5
-        with pytest.MonkeyPatch.context() as patch:
-            if deaths and not before:
-                patch.setattr(engine, "_on_workers", dies_first(dying, tmp_path))
-            frame = cut(session, table, ends, [dying] if deaths and before else [], tmp_path)
-            found = sums_of(frame, loop.schema, loop.blocks)
-        assert found == (loop.sums(loop.schema, loop.blocks, table.to_pylist()), 12)
-    assert len(list(tmp_path.iterdir())) >= deaths
+    for has, change in (
+        ("no dpstats", lambda patch: patch.setitem(sys.modules, "dpstats", None)),
+        ("dpstats 0.0.9", lambda patch: patch.setattr(dps, "__version__", "0.0.9")),
+        (f"another dpstats {dps.__version__}", lambda patch: patch.delattr(engine, "summed")),
+    ):
+        with monkeypatch.context() as patch:
+            change(patch)
+            refused = engine._whole(engine._by_piece([*task(rows)]), kernel)
+        with pytest.raises(dps.DataError, match=f"has {has} and the driver .*: install the same"):
+            refused.exact(kernel)
 
 
 @pytest.mark.slow
