@@ -194,8 +194,7 @@ def test_what_cannot_be_asked_is_refused():
         ({"entry": "short"}, "edge"), ({"time": "open", "entry": "short"}, "missing="),
     ]:  # fmt: skip
         with pytest.raises(dps.RequestError, match=match):
-            asked = dps.Survival(**{"time": "days", "event": EVENT, **options})
-            dps.plan(schema, {"s": asked}, budget=dps.PureDP(1), n=600)
+            dps.Survival(**{"time": "days", "event": EVENT, **options}).family(schema)
 
 
 def test_the_alternative_of_a_power_has_the_hazard_ratio():
