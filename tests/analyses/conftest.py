@@ -82,14 +82,8 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(scope="session")
 def examples():
-    """One or more of each registered kind."""
-    return [*QUICK, *SLOW]
-
-
-@pytest.fixture(scope="session")
-def quick_examples():
-    """Those of a fast run."""
-    return QUICK
+    """Those of a fast run, and all: one or more of each registered kind."""
+    return SimpleNamespace(quick=QUICK, all=[*QUICK, *SLOW])
 
 
 @pytest.fixture(scope="session")

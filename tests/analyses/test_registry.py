@@ -22,7 +22,6 @@ class Smoking:
     """Share of smokers above an age."""
 
     kind: ClassVar[str] = "smoking"
-
     ages: tuple[int, ...]
     label: str = "smokers"
     pairs: tuple[tuple[str, int], ...] = field(default_factory=lambda: (("a", 1),))
@@ -137,31 +136,18 @@ class Own:
         return getattr(self.block, name)
 
 
-@dataclass(frozen=True)
-class Foreign(Smoking):
-    """Asks for a block of its own, or for no family."""
-
-    kind: ClassVar[str] = "foreign"
-
-    def family(self, schema):
-        (block,) = super().family(schema).blocks
-        if self.label == "list":
-            return [block]
-        if self.label == "wrapped":
-            return dps.Family((block, Own(block)))
-        own = type("Sharp", (type(block),), {"sensitivity": lambda self, unit: None})
-        return dps.Family((own(block.cells, block.label),))
-
-
 def test_blocks_of_ones_own_are_refused(schema):
-    dps.register(Foreign)
-    for label, message in [
-        ("list", r"family\(\) of Foreign\(.* must return a dps.Family, not a list"),
-        ("wrapped", "a block of class Own, whose sensitivity is not proven"),
-        ("inherited", "a block of class Sharp, whose sensitivity is not proven"),
+    (block,) = Smoking((18,)).family(schema).blocks
+    sharp = type("Sharp", (type(block),), {"sensitivity": lambda self, unit: None})
+    for family, message in [
+        ([block], r"family\(\) of Foreign\(.* must return a dps.Family, not a list"),
+        (dps.Family((block, Own(block))), "a block of class Own, whose sensitivity is not proven"),
+        (dps.Family((sharp(block.cells, block.label),)), "Sharp, whose sensitivity is not proven"),
     ]:
+        foreign = variant("Foreign", "foreign", family=lambda self, schema, found=family: found)
+        dps.register(foreign)
         with pytest.raises(dps.RequestError, match=message):
-            dps.plan(schema, {"it": Foreign((), label)}, budget=dps.PureDP(1))
+            dps.plan(schema, {"it": foreign(())}, budget=dps.PureDP(1))
 
 
 MODULE = '''
@@ -199,13 +185,12 @@ def test_entry_points_are_imported_when_a_file_needs_them(tmp_path, monkeypatch)
     assert registry.find("installed") is type(found)
     for kind, message in [
         ("broken", "cannot be imported from 'one_missing:Broken'"),
-        ("misnamed", "whose kind is 'installed'"),
-        ("number", "takes the class of an analysis"),
+        ("misnamed", "whose kind is 'installed'"), ("number", "takes the class of an analysis"),
         ("proportoin", r"unknown kind of analysis 'proportoin' \(did you mean 'proportion'\?\)"),
         ("median", r"'median' \(did you mean 'quantile'\?\)"),
         ("nonsense", "unknown kind of analysis 'nonsense'; known: .*; for one of your own, import"),
         ("9" * 400, "unknown kind of analysis a text of 400 characters"),
-    ]:
+    ]:  # fmt: skip
         with pytest.raises(dps.RequestError, match=message):
             registry.find(kind)
     assert {"broken", "installed", "mean"} < set(registry.kinds())

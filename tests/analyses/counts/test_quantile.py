@@ -1,4 +1,5 @@
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,13 +11,11 @@ import dpstats as dps
 EDGES = [10, 18, 30, 40, 50, 65, 80]
 
 
-@pytest.fixture(scope="module")
-def schema():
-    return dps.Schema([
-        dps.Number("age", 0, 100, edges=EDGES),
-        dps.Number("closed", 0, 100, edges=EDGES, closed="right"),
-        dps.Number("score", values=[0, 17.5, 22, 27, 40]),
-    ])  # fmt: skip
+SCHEMA = dps.Schema([
+    dps.Number("age", 0, 100, edges=EDGES),
+    dps.Number("closed", 0, 100, edges=EDGES, closed="right"),
+    dps.Number("score", values=[0, 17.5, 22, 27, 40]),
+])  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +26,19 @@ def people():
     return pd.DataFrame({"age": age, "closed": age, "score": score})
 
 
-def test_without_noise_they_are_those_of_the_rows(schema, people, no_noise, inferred):
+@pytest.fixture
+def fitted(inferred, people):
+    return partial(inferred, SCHEMA, people)
+
+
+def test_without_noise_they_are_those_of_the_rows(people, no_noise, fitted):
     p, cuts = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.999], np.array([0, *EDGES, 100])
     values, results = people["score"].unique(), {}
     for name, below, edges in (
         ("age", np.less, EDGES), ("closed", np.less_equal, EDGES),
         ("score", np.less_equal, sorted(values)[:-1]),
     ):  # fmt: skip
-        results[name] = inferred(schema, people, dps.Quantile(name, p))
+        results[name] = fitted(dps.Quantile(name, p))
         found = results[name].distribution()
         assert found["edge"].tolist() == edges
         expected = [below(people[name], edge).mean() for edge in edges]
@@ -49,17 +53,17 @@ def test_without_noise_they_are_those_of_the_rows(schema, people, no_noise, infe
     assert results["score"].params.tolist() == exact.tolist()
 
 
-def test_interval_is_the_classical_one_rounded_outwards_as_noise_vanishes(schema, people, inferred):
-    result = inferred(schema, people, dps.Quantile("age", 0.3), dps.PureDP(50))
+def test_interval_is_the_classical_one_rounded_outwards_as_noise_vanishes(people, fitted):
+    result = fitted(dps.Quantile("age", 0.3), dps.PureDP(50))
     ordered = np.sort(people["age"].to_numpy())
     low, high = (ordered[int(stats.binom.ppf(p, 3_000, 0.3))] for p in (0.025, 0.975))
     cuts = np.array([0, *EDGES, 100])
     assert tuple(result.conf_int()) == (cuts[cuts <= low].max(), cuts[cuts > high].min())
 
 
-def test_runs_stop_at_the_first_edge_that_is_not_rejected(schema, people, inferred):
+def test_runs_stop_at_the_first_edge_that_is_not_rejected(fitted):
     """An edge beyond the quantile that noise pushed across must not move an end."""
-    result = inferred(schema, people, dps.Quantile("age"), dps.PureDP(5))
+    result = fitted(dps.Quantile("age"), dps.PureDP(5))
     intervals = result.intervals
     for end, edge, share in ((0, -1, 0.1), (1, 0, 0.9)):  # the last and the first edge
         sums = intervals.answers.sums.copy()
@@ -69,9 +73,9 @@ def test_runs_stop_at_the_first_edge_that_is_not_rejected(schema, people, inferr
         assert found == wanted
 
 
-def test_tests_agree_with_intervals(schema, people, inferred):
+def test_tests_agree_with_intervals(fitted):
     asked = dps.Quantile("age", 0.3), dps.Quantile("score")
-    result, score = (inferred(schema, people, one, dps.PureDP(0.5)) for one in asked)
+    result, score = (fitted(one, dps.PureDP(0.5)) for one in asked)
     low, high = result.conf_int()
     for value in (5, 12, 20, 35, 45, 55, 70, 90):
         assert (result.test(value).pvalue > 0.05) == (low <= value < high)
@@ -84,17 +88,17 @@ def test_tests_agree_with_intervals(schema, people, inferred):
             one.test(value)
 
 
-def test_certified_band_is_dkw_as_noise_vanishes(schema, people, no_noise, inferred):
-    result = inferred(schema, people, dps.Quantile("age"), dps.PureDP(1_000))
+def test_certified_band_is_dkw_as_noise_vanishes(no_noise, fitted):
+    result = fitted(dps.Quantile("age"), dps.PureDP(1_000))
     band = result.distribution(method="certified")
     half = ((band["band_high"] - band["band_low"]) / 2).max()
     assert half == pytest.approx(np.sqrt(np.log(2 / 0.05) / 6_000), rel=0.02)
 
 
-def test_the_distance_of_rows_bounds_the_error_of_lipschitz_means(schema, people):
+def test_the_distance_of_rows_bounds_the_error_of_lipschitz_means(people):
     """For three draws of the noise, of a number with edges and of one with declared values."""
     asked = {name: dps.Quantile(name) for name in ("age", "score")}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(0.5))
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(0.5))
     held = []
     for seed in range(3):
         release = dps.release(plan, people, rng=seed, m=100)
@@ -110,16 +114,13 @@ def test_the_distance_of_rows_bounds_the_error_of_lipschitz_means(schema, people
         score.wasserstein([None, "x"])
 
 
-def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise):
-    schema = dps.Schema([
-        dps.Number("day", "2020-01-01", "2020-12-31", edges=["2020-03-01", "2020-06-01"],
-                   missing="2020-06-01"),
-        dps.Number("age", 0, 100, points=101, missing=0),
-    ])  # fmt: skip
+def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise, inferred):
+    days = dps.Number("day", "2020-01-01", "2020-12-31", edges=["2020-03-01", "2020-06-01"],
+                      missing="2020-06-01")  # fmt: skip
+    schema = dps.Schema([days, dps.Number("age", 0, 100, points=101, missing=0)])
     rows = pd.DataFrame({"day": pd.date_range("2020-01-01", "2020-12-30"), "age": 40})
-    asked = {"median": dps.Quantile("day"), "means": dps.Mean(["day", "age"])}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(1e6), n=len(rows))
-    median, means = map(dps.release(plan, rows, rng=0, m=100).infer, asked)
+    asked = dps.Quantile("day"), dps.Mean(["day", "age"])
+    median, means = (inferred(schema, rows, one) for one in asked)
     assert median.headline == "day: quantile 0.5: 2020-07-01 [2020-06-01, 2020-12-31]"
     assert median.distribution()["edge"].tolist() == [*pd.to_datetime(["2020-03-01", "2020-06-01"])]
     assert means.to_frame()["estimate"].dtype == float

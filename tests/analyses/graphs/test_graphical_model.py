@@ -61,7 +61,6 @@ def test_columns_of_two_levels_are_signs(release, rows):
     signs = np.column_stack([rows["a"], 2 * rows["yes"] - 1, 2 * (rows["side"] == "right") - 1])
     np.testing.assert_allclose(result.params, partials(signs)[1], atol=2e-3)
     assert result.edges()["term"].tolist() == ["a, yes"]
-    assert "columns of two levels" in result.summary()
 
 
 def test_edges_adjustments_and_tests_of_one_pair(release):
@@ -85,18 +84,14 @@ def test_edges_adjustments_and_tests_of_one_pair(release):
     ({"estimator": "clime", "penalties": [0.05, 0.3]}, {"penalty": 0.3}),
 ])  # fmt: skip
 def test_all_graphs_have_pairs_edges_and_a_matrix(release, variant, options):
-    networkx = pytest.importorskip("networkx")
+    pytest.importorskip("networkx")
     result = release.infer(dps.GraphicalModel(NAMES, **variant))
-    matrix, edges = result.matrix, result.edges(**options)
-    assert list(matrix) == list(matrix.index) == NAMES
-    np.testing.assert_array_equal(matrix, matrix.T)
-    np.testing.assert_array_equal(np.diag(matrix), 1)
+    edges, graph = result.edges(**options), result.to_networkx(**options)
+    np.testing.assert_array_equal(result.matrix, result.matrix.T)
+    assert list(result.matrix) == list(graph.nodes) == NAMES
     assert len(result.pairs()) == 10
     assert 0 < len(edges) <= 6
     assert edges["estimate"].abs().is_monotonic_decreasing
-    graph = result.to_networkx(**options)
-    assert isinstance(graph, networkx.Graph)
-    assert list(graph.nodes) == NAMES
     drawn = {frozenset((a, b)): weight for a, b, weight in graph.edges(data="weight")}
     pairs = map(frozenset, edges[["first", "second"]].to_numpy())
     assert dict(zip(pairs, edges["estimate"], strict=True)) == drawn
@@ -132,7 +127,6 @@ def test_pictures_are_those_of_the_rows(release, rows):
     expected = graphical_lasso(np.corrcoef(rows[NAMES].T), 0.05)[1]
     np.testing.assert_allclose(result.precision_[0], expected, atol=0.01)
     assert len(result.to_frame()) == 20
-    assert "none has an error probability" in result.summary()
     with pytest.raises(RequestError, match=r"penalty 0\.7 was not fitted"):
         result.edges(0.7)
 

@@ -21,14 +21,12 @@ SCHEMA = dps.Schema([
 ])  # fmt: skip
 N = 900
 ANALYSES = {
-    "one": dps.Mean("pay"),
-    "means": dps.Mean(["age", "pay", "score"]),
+    "one": dps.Mean("pay"), "means": dps.Mean(["age", "pay", "score"]),
     "difference": dps.MeanDifference("pay", by="region", groups=("s", "n")),
     "small": dps.MeanDifference("age", by="region", groups=("n", "w")),
     "ill": dps.MeanDifference("score", by="ill"),
-    "pair": dps.Correlation(["age", "pay"]),
-    "pairs": dps.Correlation(["score", "age", "pay"]),
-}
+    "pair": dps.Correlation(["age", "pay"]), "pairs": dps.Correlation(["score", "age", "pay"]),
+}  # fmt: skip
 
 
 def rows(n=N):
@@ -43,7 +41,6 @@ def rows(n=N):
     })  # fmt: skip
 
 
-@cache
 def released(budget, unit="replace"):
     """All analyses."""
     plan = dps.plan(SCHEMA, ANALYSES, budget=budget, unit=unit, reference=dps.Uniform())

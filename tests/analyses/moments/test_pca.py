@@ -1,3 +1,5 @@
+import importlib
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -75,30 +77,17 @@ def test_sampling_part_is_the_classical_one_without_noise(no_noise, infer):
     assert np.all(result.privacy_share < 1e-6)
 
 
-def test_loadings_and_scores(infer):
+def test_loadings_and_scores_have_names(infer):
     result = infer(dps.PCA(NAMES, n_components=2), dps.PureDP(20))
     assert result.terms[2:5] == ["PC1 ratio", "PC2 ratio", "PC1: age"]
     np.testing.assert_array_equal(result.loadings()["estimate"], result.params[4:])
-    scores = result.scores(rows())
-    assert list(scores) == ["PC1", "PC2"]
-    own = scores.cov().to_numpy()
-    assert own[0, 0] == pytest.approx(result.explained_variance_[0], rel=0.2)
-    assert abs(own[0, 1]) < 0.1 * own[0, 0]
+    assert list(result.scores(rows())) == ["PC1", "PC2"]
     with pytest.raises(dps.RequestError, match="steps"):
         result.scores(rows().drop(columns="steps"))
 
 
-@pytest.fixture
-def axes():
-    pytest.importorskip("matplotlib").use("agg")
-    from matplotlib import pyplot
-
-    yield
-    pyplot.close("all")
-
-
-@pytest.mark.usefixtures("axes")
 def test_plots_show_the_intervals(infer):
+    pytest.importorskip("matplotlib").use("agg")
     result = infer(dps.PCA(NAMES, n_components=3), dps.PureDP(1))
     for ratio in (False, True):
         ax = dps.plots.scree(result, ratio=ratio)
@@ -111,6 +100,7 @@ def test_plots_show_the_intervals(infer):
     np.testing.assert_array_equal(ax.lines[2].get_ydata(), result.components_[2])
     with pytest.raises(dps.RequestError, match="from 1 to 3"):
         dps.plots.loadings(result, components="PC4")
+    importlib.import_module("matplotlib.pyplot").close("all")
 
 
 def test_no_end_for_the_population_is_beyond_what_bounds_allow(seeded_noise, inferred):
@@ -188,40 +178,12 @@ def test_zero_noise_components_are_numpys_on_shrunk_rows(
     np.testing.assert_allclose(cosines, 1, atol=1e-8)
 
 
-def test_correlations_of_shrunk_rows_hold_those_of_the_table(infer):
-    truth = np.corrcoef(shrunk(**OPTIONS)[0].T)[np.triu_indices(4, 1)]
-    result = infer(dps.Correlation(PAY_FIRST, **OPTIONS), dps.ZCDP(0.5), unit="add_remove")
-    ends = result.conf_int(alpha=1e-6, method="certified", target="table")
-    assert np.median(np.diff(ends)) < 1.9
-    for low, high in (ends.T, result.conf_int(alpha=1e-3).T):
-        assert np.all((low <= truth) & (truth <= high))
-
-
-def test_a_norm_that_shrinks_nothing_is_the_plain_analysis(no_noise, infer):
-    plain = infer(dps.PCA(PAY_FIRST), dps.PureDP(5e6))
-    wide = infer(dps.PCA(PAY_FIRST, clip_norm=2.0), dps.PureDP(5e6))  # the corners of the box
-    for name in ("explained_variance_", "mean_", "spread"):
-        np.testing.assert_allclose(getattr(wide, name), getattr(plain, name), rtol=1e-4)
-    values = wide.explained_variance_
-    for options in ({}, {"method": "certified", "target": "table"}):
-        ends, others = wide.conf_int(**options)[:4], plain.conf_int(**options)[:4]
-        assert np.all((ends[:, 0] <= values) & (values <= ends[:, 1]))
-        # a ball around the box: certified bounds that use it are no wider than its radius asks
-        assert np.all(np.diff(ends) <= 1.5 * np.diff(others) + 1e-3)
-
-
-@pytest.fixture(scope="module")
-def ball():
-    """A release of shrunk rows, and their noisy moments."""
+def test_the_share_of_shrunk_rows_is_told():
     asked = dps.Covariance(PAY_FIRST, **OPTIONS)
     plan = dps.plan(SCHEMA, {"it": asked}, budget=dps.ZCDP(0.02), unit="add_remove")
     release = dps.release(plan, rows(), rng=0, m=50, k=10)
-    (block,) = asked.family(SCHEMA).blocks
-    return release, NoisyCovariance.of(release, tuple(PAY_FIRST), ball=block).moments
-
-
-def test_the_share_of_shrunk_rows_is_told(ball):
-    release, moments = ball
+    (ball,) = asked.family(SCHEMA).blocks
+    moments = NoisyCovariance.of(release, tuple(PAY_FIRST), ball=ball).moments
     low, high = clipped_share(moments, 1e-6)
     assert low <= shrunk(**OPTIONS)[1].mean() <= high
     low, high = clipped_share(moments, 0.05)
@@ -240,12 +202,3 @@ def test_shrunk_rows_are_measured_once_whatever_the_order_of_the_columns():
     np.testing.assert_allclose(pca.spread, [SCALE[name] for name in PAY_FIRST[::-1]])
     with pytest.raises(dps.NotMeasuredError, match=r"clipped moments of .* with clip_norm=2\.3, "):
         release.infer(dps.PCA(PAY_FIRST, clip_norm=2.3))
-
-
-def test_the_law_of_the_noise(ball):
-    _, moments = ball
-    drawn = moments.noise(4_000, np.random.default_rng(0))
-    np.testing.assert_allclose(drawn.std(axis=0), moments.noise_sd, rtol=0.1)
-    sd = moments.noise_sd[1:, 1:]  # twice the variance on the diagonal, so the same in every basis
-    np.testing.assert_allclose(sd[0, 0] / sd[0, 1], np.sqrt(2), rtol=1e-3)
-    np.testing.assert_allclose(moments.noise_sd[0, 1] / sd[0, 0], 2, rtol=1e-3)

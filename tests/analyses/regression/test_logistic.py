@@ -127,14 +127,22 @@ def test_a_fitted_density_with_little_noise_is_near_statsmodels(rows):
     release = dps.release(plan, rows, m=100, k=10, rng=0)
     small = release.infer(dps.Logistic(smaller))
     agree(small, smf.logit, smaller, rows, 0.5, 0.25)
-    assert "has no cells of these columns" in small.summary()
     with pytest.raises(dps.NotMeasuredError, match="lacks the table of 'x', 'u' and 'y'"):
         release.infer(dps.Logistic("y ~ x*u"))
     ours = release.infer("it")
     theirs, _ = agree(ours, smf.logit, formula, rows, 0.5, 0.25)
     assert np.all((ours.unmeasured > 0) & (ours.unmeasured < 0.4))
     np.testing.assert_allclose(ours.unmeasured, ours.privacy_share, rtol=1e-3)
+    at = pd.DataFrame({"x": [0.0, 1.0], "u": [True, False], "g": "b"})
+    predicted, prediction = ours.predict(at), ours.get_prediction(at)
+    np.testing.assert_allclose(predicted, theirs.predict(at.astype({"u": str})), atol=0.05)
+    low, high = np.asarray(prediction.conf_int()).T
+    assert np.all((low < predicted) & (predicted < high) & (high < 1))
+    assert np.all(np.isinf(ours.conf_int(method="certified")))
+    with pytest.raises(RequestError, match=r"combinations: t_test and f_test$"):
+        ours.test(0)
     effects, wanted = ours.get_margeff(), theirs.get_margeff(dummy=True).summary_frame()
+    assert effects.terms == ["x", "u: False to True", "g: a to b", "g: a to c"]
     np.testing.assert_allclose(sorted(effects.params), sorted(wanted["dy/dx"]), rtol=0.1)
     np.testing.assert_allclose(sorted(effects.bse), sorted(wanted["Std. Err."]), rtol=0.3)
 
@@ -149,7 +157,6 @@ def test_a_measured_score_with_little_noise_is_the_score_of_statsmodels(rows, fi
     last, size = np.eye(len(ours.terms))[-2:], len(ours.terms)
     wanted = theirs.wald_test(np.eye(size)[order][-2:], scalar=True).statistic / 2
     assert ours.wald_test(last).statistic == pytest.approx(wanted, rel=0.1)
-    assert "the score itself was measured" in ours.summary()
 
 
 def test_counts_with_little_noise_are_near_statsmodels(rows, fitted):
@@ -159,21 +166,6 @@ def test_counts_with_little_noise_are_near_statsmodels(rows, fitted):
     ratios = ours.rate_ratios()
     np.testing.assert_allclose(ratios["rate_ratio"], np.exp(np.asarray(ours.params)))
     assert np.all(ratios["conf_low"] < ratios["rate_ratio"])
-
-
-def test_results_have_the_names_of_statsmodels(rows, fitted):
-    result = fitted(dps.Logistic("y ~ x + C(g)"), dps.PureDP(5))
-    theirs, _ = of_statsmodels(smf.logit, "y ~ x + C(g)", rows, result.terms)
-    at = {"x": [0.0, 1.0], "g": "b"}
-    predicted = result.predict(at)
-    np.testing.assert_allclose(predicted, theirs.predict(pd.DataFrame(at)), atol=0.1)
-    ends = np.asarray(result.get_prediction(at).conf_int())
-    assert np.all((ends[:, 0] < predicted) & (predicted < ends[:, 1]) & (ends[:, 1] < 1))
-    assert np.all(np.isinf(result.conf_int(method="certified")))
-    assert result.get_margeff().terms == ["x", "g: a to b", "g: a to c"]
-    assert result.t_test("x = 0.9, x").terms == ["x = 0.9", "x"]
-    with pytest.raises(RequestError, match=r"combinations: t_test and f_test$"):
-        result.test(0)
 
 
 def test_the_score_of_the_cells_has_the_law_of_the_noise(rows, fitted):

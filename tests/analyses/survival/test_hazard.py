@@ -173,7 +173,6 @@ def test_releases_with_noise_estimate_although_some_counts_are_negative(rows, fi
     ratios = ours.hazard_ratios()
     np.testing.assert_allclose(ratios["hazard_ratio"], np.exp(ours.params))
     np.testing.assert_allclose(ratios[["conf_low", "conf_high"]], np.exp(ours.conf_int()))
-    assert "no certified interval" in ours.summary()
     few = fitted(FORMULA, dps.PureDP(0.1), rows.head(300))  # cells smaller than the noise
     assert not few.converged
     assert np.isnan(few.params).all()
@@ -199,7 +198,6 @@ def test_levels_without_rows_leave_the_regression(rows, fitted):
     ours = fitted(f"{PLAIN} + C(arm)", dps.PureDP(5), rows[rows["arm"] != "b"])
     assert np.isnan(ours.params["C(arm)[T.b]"])
     assert np.isfinite(ours.conf_int()[2]).all()
-    assert "arm=b" in ours.summary()
     without = ours.get_prediction({"u": True, "arm": "b"})
     assert np.isnan(without.params).all()
     assert np.all(without.conf_int() == [0, 1])

@@ -47,7 +47,6 @@ def test_zero_noise_strata_are_cochran_mantel_haenszel(no_noise, inferred):
     expected = [classical.statistic] * 2 + [classical.pvalue, 1]
     assert found == pytest.approx(expected, rel=1e-8)
     assert result.pvalue == pytest.approx(classical.pvalue, abs=0.05)
-    assert "Cochran-Mantel-Haenszel" in result.summary()
     expected = np.concatenate([stats.contingency.expected_freq(t).ravel() for t in tables])
     np.testing.assert_allclose(result.expected, expected, rtol=1e-8)
     # Landis, Heyman and Koch (1978): the sum of hypergeometric covariances
@@ -98,7 +97,6 @@ def test_drowned_association_is_zero_and_not_certified(schema, survey, inferred)
     assert result.effect_interval[0] == 0
     assert result.effect_interval[1] > 0.9
     assert result.certified.verdict == "inconclusive"
-    assert "Cramer's V" in result.summary()
 
 
 SMOKES, SMOKING = ["no", "yes"], dps.Independence("smoker", "region")

@@ -59,7 +59,6 @@ def test_without_noise_it_is_the_loglinear_model_of_the_possible_cells(inferred)
     assert result.pearson_pvalue == pytest.approx(stats.chi2.sf(pearson, df), rel=1e-6)
     assert result.pvalue <= 1 / 1_000  # rows are drawn from unequal shares
     assert np.isnan(result.effect)
-    assert "quasi-independent" in result.summary()
     assert result.certified.verdict == "inconclusive"
 
 
