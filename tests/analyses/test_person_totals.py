@@ -90,6 +90,16 @@ def test_limits_are_those_of_t_with_the_fewest_persons(released, persons):
             errors = np.sqrt(errors**2 + more * n / (n - k))
         np.testing.assert_allclose((high - low) / 2, reach * errors, rtol=2e-4, err_msg=name)
         np.testing.assert_allclose((high + low) / 2, fit.params, rtol=1e-4, atol=1e-6)
+    risks = frame.groupby("g")["ill"].mean()
+    low, high = np.asarray(release.infer("difference").conf_int())[1]
+    np.testing.assert_allclose(np.sqrt(low * high), risks[True] / risks[False], rtol=1e-3)
+    # The ratio's variance, by the totals of the linearised terms.
+    own = frame["g"].map(risks)
+    terms = (frame["ill"] - own) / own * np.where(frame["g"], -1, 1)
+    totals = (terms / frame.groupby("g")["g"].transform("size")).groupby(frame["id"]).sum()
+    error = np.sqrt((totals**2).sum() * 60 / 59 * 239 / 238)
+    longer = np.log(high / low) / 2 / (reach * error)
+    assert 1 < longer < 1.1  # some thirty persons a group, and three more of either kind
 
 
 def test_noise_that_hides_the_variance_of_persons_leaves_the_bound(released, panel):
@@ -164,18 +174,17 @@ def test_what_has_no_person_totals_is_refused(schema):
 
 
 def test_edited_plans_are_refused(tmp_path, schema):
-    plan = dps.plan(schema, {"mean": dps.Mean("y")}, budget=dps.PureDP(1), rows_per_person=3,
-                    person="id", person_totals=True)  # fmt: skip
+    options = {"rows_per_person": 3, "person": "id", "person_totals": True}
+    plan = dps.plan(schema, {"mean": dps.Mean("y")}, budget=dps.PureDP(1), **options)
     plain = plan.to_dict()
     (place,) = [i for i, block in enumerate(plain["blocks"]) if block["role"] == "persons"]
     for change, error in [
         (lambda p: p["blocks"].pop(place), BudgetError),
-        (lambda p: p["blocks"][place].update(role="family"), DpstatsError),
-        (lambda p: p["blocks"][place].update(number=None), DpstatsError),
         (lambda p: p.pop("person_key"), DpstatsError),
-        (lambda p: p["blocks"][place].update(number="x"), DpstatsError),
+        *((lambda p, new=new: p["blocks"][place].update(new), DpstatsError)
+          for new in ({"role": "family"}, {"number": None}, {"number": "x"})),
         (lambda p: p.update(rows_per_person=4), BudgetError),
-    ]:
+    ]:  # fmt: skip
         edited = json.loads(json.dumps(plain))
         change(edited)
         (tmp_path / "plan.json").write_text(json.dumps(edited))

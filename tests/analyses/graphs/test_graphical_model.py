@@ -61,6 +61,7 @@ def test_columns_of_two_levels_are_signs(release, rows):
     signs = np.column_stack([rows["a"], 2 * rows["yes"] - 1, 2 * (rows["side"] == "right") - 1])
     np.testing.assert_allclose(result.params, partials(signs)[1], atol=2e-3)
     assert result.edges()["term"].tolist() == ["a, yes"]
+    assert "columns of two levels" in result.summary()
 
 
 def test_edges_adjustments_and_tests_of_one_pair(release):
@@ -127,6 +128,7 @@ def test_pictures_are_those_of_the_rows(release, rows):
     expected = graphical_lasso(np.corrcoef(rows[NAMES].T), 0.05)[1]
     np.testing.assert_allclose(result.precision_[0], expected, atol=0.01)
     assert len(result.to_frame()) == 20
+    assert "none has an error probability" in result.summary()
     with pytest.raises(RequestError, match=r"penalty 0\.7 was not fitted"):
         result.edges(0.7)
 

@@ -178,6 +178,15 @@ def test_zero_noise_components_are_numpys_on_shrunk_rows(
     np.testing.assert_allclose(cosines, 1, atol=1e-8)
 
 
+def test_correlations_of_shrunk_rows_hold_those_of_the_table(infer):
+    truth = np.corrcoef(shrunk(**OPTIONS)[0].T)[np.triu_indices(4, 1)]
+    result = infer(dps.Correlation(PAY_FIRST, **OPTIONS), dps.ZCDP(0.5), unit="add_remove")
+    certified = result.conf_int(alpha=1e-6, method="certified", target="table")
+    assert np.median(np.diff(certified)) < 1.9
+    for low, high in (certified.T, result.conf_int(alpha=1e-3).T):
+        assert np.all((low <= truth) & (truth <= high))
+
+
 def test_the_share_of_shrunk_rows_is_told():
     asked = dps.Covariance(PAY_FIRST, **OPTIONS)
     plan = dps.plan(SCHEMA, {"it": asked}, budget=dps.ZCDP(0.02), unit="add_remove")

@@ -57,6 +57,7 @@ def test_missing_cells_are_left_out_of_a_fit_of_values(surveyed, all_contrasts):
     two = surveyed.rows[surveyed.rows["region"] != "plain"]
     own = two["u"][two["region"] == "coast"].sum() / two["u"].sum()
     np.testing.assert_allclose(result.shares, [own, 1 - own], rtol=1e-7)
+    assert "design effect" in result.summary()
 
 
 def test_declared_levels_without_rows_are_left_out(surveyed, all_contrasts):
@@ -71,6 +72,7 @@ def test_declared_levels_without_rows_are_left_out(surveyed, all_contrasts):
     result = surveyed.release(asked, schema, dps.PureDP(5)).infer("x")
     assert np.isnan(result.statistic)
     assert result.pvalue == 1
+    assert "there is no test" in result.summary()
     strata = dps.Independence("region", "ill", given="sex")
     schema = surveyed.schema(REGION, ILL, SEX)
     with pytest.raises(RequestError, match="no test within strata"):

@@ -175,6 +175,7 @@ def test_pairs_and_equality_of_groups_follow_from_their_covariance(released):
     assert test.df_num == pytest.approx(trace**2 / np.trace(effects @ effects), rel=1e-6)
     assert test.pvalue == pytest.approx(stats.f.sf(statistic, test.df_num, test.df_denom), rel=1e-6)
     assert result.single_test().pvalue == test.pvalue
+    assert "equal groups: F = " in result.summary()
 
 
 def test_limits_of_ratios_end_at_zero_and_infinity(surveyed):

@@ -183,6 +183,11 @@ def test_persons_with_several_rows_have_their_variance(rows, released_for_person
     np.testing.assert_allclose(two.sampling_variance, one.sampling_variance, rtol=1e-9)
 
 
+def test_one_row_is_in_one_cell():
+    for asked, most in ((HALF, 2), (dps.Survival("days", EVENT, entry="entry"), 4)):
+        assert asked.family(SCHEMA).sensitivity("replace").l1 == most  # of each table
+
+
 def test_what_cannot_be_asked_is_refused():
     numbers = [dps.Number("short", 0, 1000, edges=[150], missing=0),
                dps.Number("open", 0, 1000, edges=[150], allow_missing=True)]  # fmt: skip
