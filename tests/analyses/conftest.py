@@ -1,5 +1,7 @@
 """One or more examples of every registered analysis, on a table that suits them all."""
 
+from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,6 +9,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.measured.answers import answer
 from dpstats.privacy import noise
 
 SCORES = dps.TabulatedLoss.of(
@@ -79,14 +82,8 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(scope="session")
 def examples():
-    """One or more of each registered kind."""
-    return [*QUICK, *SLOW]
-
-
-@pytest.fixture(scope="session")
-def quick_examples():
-    """Those of a fast run."""
-    return QUICK
+    """Those of a fast run, and all: one or more of each registered kind."""
+    return SimpleNamespace(quick=QUICK, all=[*QUICK, *SLOW])
 
 
 @pytest.fixture(scope="session")
@@ -125,11 +122,8 @@ PERSONS = dps.Schema([
 ])  # fmt: skip
 
 
-def rows_of_persons(rng, persons, k, *, balanced=False, alike=False):
-    """Rows of persons, 1 to k of them or k; most of the variation is between persons, or all."""
-    if alike:
-        rows = rows_of_persons(rng, persons, 1)
-        return rows.loc[rows.index.repeat(k)].reset_index(drop=True)
+def rows_of_persons(rng, persons, k, *, balanced=False):
+    """Rows of persons, 1 to k of them or k; most of the variation is between persons."""
     ids = np.repeat(np.arange(persons), k if balanced else rng.integers(1, k + 1, persons))
     n = len(ids)
     u, v, w = rng.normal(size=(3, persons))
@@ -149,6 +143,38 @@ def rows_of_persons(rng, persons, k, *, balanced=False, alike=False):
 def persons():
     """``persons.schema``, and ``persons.rows(rng, persons, k)`` with keys ``id``."""
     return SimpleNamespace(schema=PERSONS, rows=rows_of_persons)
+
+
+@pytest.fixture(scope="session")
+def inferred():
+    """Makes a result: of one analysis, by name ``it``, on a release of it alone."""
+
+    def of(schema, rows, analysis, budget=None, *, noise_from=None, **options):
+        budget = dps.PureDP(10**6) if budget is None else budget
+        options = {"reference": dps.Uniform(), **options}
+        plan = dps.plan(schema, {"it": analysis}, budget=budget, **options)
+        with noise._noise_from(noise_from) if noise_from else nullcontext():
+            return dps.release(plan, rows, m=50, k=10, rng=0).infer("it")
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def inferred_anew():
+    """Makes results of several measurements, to which no rows are fitted."""
+
+    def of(plan, rows, analysis, runs):
+        found = []
+        for _ in range(runs):
+            held = dps.measure(plan, rows)
+            answers = partial(answer, held)
+            view = SimpleNamespace(
+                schema=held.schema, n=held.n, budget=held.budget, answers=answers
+            )
+            found.append(analysis.infer(view))
+        return found
+
+    return of
 
 
 @pytest.fixture(scope="session")

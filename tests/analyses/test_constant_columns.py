@@ -14,25 +14,20 @@ def numbers(*names):
 SCHEMA = dps.Schema([*numbers("a", "b", "k", "y"), dps.Category("g", list("abc"))])
 VALUES = {"laplace": 37.0, "gaussian": 50.0}  # of the constant column, by the law of the noise
 ASKED = {
-    "constant response": dps.OLS("k ~ a + g"),
-    "robust": dps.OLS("k ~ a + g", cov_type="HC1"),
+    "constant response": dps.OLS("k ~ a + g"), "robust": dps.OLS("k ~ a + g", cov_type="HC1"),
     "constant regressor": dps.OLS("y ~ a + k"),
-    "line": dps.OLS("y ~ a + b"),
-    "ridge": dps.OLS("y ~ a + k", ridge=0.1),
-    "exact line": dps.OLS("b ~ a"),
-    "lasso": dps.Lasso("y ~ a + k"),
-    "lasso of a constant": dps.Lasso("k ~ a"),
-    "components": dps.PCA(["a", "k", "y"]),
+    "line": dps.OLS("y ~ a + b"), "ridge": dps.OLS("y ~ a + k", ridge=0.1),
+    "exact line": dps.OLS("b ~ a"), "lasso": dps.Lasso("y ~ a + k"),
+    "lasso of a constant": dps.Lasso("k ~ a"), "components": dps.PCA(["a", "k", "y"]),
     "standardized": dps.PCA(["a", "k"], standardize=True),
-    "group means": dps.GroupMeans("k", "g"),
-    "covariance": dps.Covariance(["a", "k"]),
+    "group means": dps.GroupMeans("k", "g"), "covariance": dps.Covariance(["a", "k"]),
     "difference": dps.MeanDifference("k", "g", ("a", "b")),
     "correlation": dps.Correlation(["a", "k", "y"]),
     "tree": dps.GraphicalModel(["a", "k", "y"], structure="tree"),
     "glasso": dps.GraphicalModel(["a", "k", "y"], estimator="glasso"),
     "graph": dps.GraphicalModel(["a", "k", "y"]),
     "singular graph": dps.GraphicalModel(["a", "b", "y"]),
-}
+}  # fmt: skip
 OPTIONS = [
     {"method": method, "target": target}
     for method in ("noise_aware", "certified") for target in ("population", "table")
@@ -56,14 +51,12 @@ def test_a_constant_response_has_slopes_of_zero(name, release):
     assert found.predict({"a": [3.0], "g": ["b"]}) == pytest.approx([value], abs=0.02)
     assert np.asarray(found.params)[1:] == pytest.approx(0, abs=0.02)
     assert (np.asarray(found.bse) > 0).all()
-    assert (np.asarray(found.pvalues)[1:] > 1e-3).all()
-    assert found.f_pvalue > 1e-3
-    assert found.f_test("g[T.b] = 0, g[T.c] = 0").pvalue > 1e-3
+    joint = found.f_test("g[T.b] = 0, g[T.c] = 0").pvalue
+    assert min(*np.asarray(found.pvalues)[1:], found.f_pvalue, joint) > 1e-3
     assert np.isfinite(found.fvalue)
     if release.budget.noise == "laplace":  # at most a single unit of noise
         assert "R-squared and residual sd: none" in found.summary()
-        assert np.isnan(found.rsquared)
-        assert np.isnan(found.rsquared_adj)
+        assert np.isnan([found.rsquared, found.rsquared_adj]).all()
 
 
 @pytest.mark.parametrize("name", ["graph", "singular graph"])

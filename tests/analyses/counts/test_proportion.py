@@ -8,8 +8,8 @@ import dpstats as dps
 YES = "smoker == 'yes'"
 
 
-def released(schema, survey, analyses, epsilon=1.0):
-    plan = dps.plan(schema, analyses, budget=dps.PureDP(epsilon))
+def released(schema, survey, asked, epsilon=1.0):
+    plan = dps.plan(schema, asked, budget=dps.PureDP(epsilon))
     return dps.release(plan, survey, rng=0, m=100, k=10)
 
 
@@ -27,26 +27,20 @@ def test_without_noise_they_are_those_of_the_table(schema, survey, no_noise):
 
 
 def test_intervals_approach_the_classical_one_as_noise_vanishes(schema, survey):
-    release = released(schema, survey, {"a": dps.Proportion(YES)}, epsilon=50)
-    count = int((survey["smoker"] == "yes").sum())
-    classical = proportion_confint(count, len(survey), method="beta")
-    result = release.infer("a")
-    np.testing.assert_allclose(result.conf_int(), classical, atol=1.5 / len(survey))
+    n, count = len(survey), int((survey["smoker"] == "yes").sum())
+    classical = proportion_confint(count, n, method="beta")
+    result = released(schema, survey, {"a": dps.Proportion(YES)}, epsilon=50).infer("a")
+    np.testing.assert_allclose(result.conf_int(), classical, atol=1.5 / n)
     np.testing.assert_allclose(result.conf_int(method="certified"), classical, atol=1e-3)
-    np.testing.assert_allclose(
-        result.test(0.25, "larger").pvalue,
-        stats.binomtest(count, len(survey), 0.25, "greater").pvalue,
-        rtol=0.5,
-    )
+    exact = stats.binomtest(count, n, 0.25, "greater").pvalue
+    np.testing.assert_allclose(result.test(0.25, "larger").pvalue, exact, rtol=0.5)
 
 
 def test_group_counts_from_one_table_keep_independent_noise(schema, survey):
-    # Four of six cells hold the trait in the group: alone they would be answered as n minus the
-    # other two, one of which is the rest of the group.
+    """Four of six cells hold the trait in the group, one of the others is the rest of the group."""
     release = released(schema, survey, {"t": dps.Marginals(["smoker", "region"])})
     analysis = dps.Proportion(
         "not (smoker == 'no' and region == 'north')", given="smoker == 'no' or region != 'south'"
     )
-
     assert release.answers(analysis.family(schema)).noise_covariance[0, 1] != 0
     assert release.infer(analysis).intervals.answers.noise_covariance[0, 1] == 0

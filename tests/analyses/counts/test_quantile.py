@@ -1,5 +1,5 @@
 from dataclasses import replace
-from types import SimpleNamespace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -7,19 +7,15 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.measured.answers import answer
-from dpstats.privacy.noise import _noise_from
 
 EDGES = [10, 18, 30, 40, 50, 65, 80]
 
 
-@pytest.fixture(scope="module")
-def schema():
-    return dps.Schema([
-        dps.Number("age", 0, 100, edges=EDGES),
-        dps.Number("closed", 0, 100, edges=EDGES, closed="right"),
-        dps.Number("score", values=[0, 17.5, 22, 27, 40]),
-    ])  # fmt: skip
+SCHEMA = dps.Schema([
+    dps.Number("age", 0, 100, edges=EDGES),
+    dps.Number("closed", 0, 100, edges=EDGES, closed="right"),
+    dps.Number("score", values=[0, 17.5, 22, 27, 40]),
+])  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -30,44 +26,44 @@ def people():
     return pd.DataFrame({"age": age, "closed": age, "score": score})
 
 
-def released(schema, people, analyses, epsilon=1.0):
-    plan = dps.plan(schema, analyses, budget=dps.PureDP(epsilon))
-    return dps.release(plan, people, rng=0, m=100, k=10)
+@pytest.fixture
+def fitted(inferred, people):
+    return partial(inferred, SCHEMA, people)
 
 
-def test_without_noise_they_are_those_of_the_rows(schema, people, no_noise):
+def test_without_noise_they_are_those_of_the_rows(people, no_noise, fitted):
     p, cuts = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.999], np.array([0, *EDGES, 100])
-    release = released(schema, people, {c: dps.Quantile(c, p) for c in ("age", "closed", "score")})
-    shares = {
-        "age": [(people["age"] < e).mean() for e in EDGES],
-        "closed": [(people["closed"] <= e).mean() for e in EDGES],
-        "score": [(people["score"] <= e).mean() for e in (0, 17.5, 22, 27)],
-    }
-    for name, expected in shares.items():
-        found = release.infer(name).distribution()
-        assert found["edge"].tolist() == ([0, 17.5, 22, 27] if name == "score" else EDGES)
+    values, results = people["score"].unique(), {}
+    for name, below, edges in (
+        ("age", np.less, EDGES), ("closed", np.less_equal, EDGES),
+        ("score", np.less_equal, sorted(values)[:-1]),
+    ):  # fmt: skip
+        results[name] = fitted(dps.Quantile(name, p))
+        found = results[name].distribution()
+        assert found["edge"].tolist() == edges
+        expected = [below(people[name], edge).mean() for edge in edges]
         np.testing.assert_allclose(found["estimate"], expected, rtol=1e-12)
     exact = people["age"].quantile(p, interpolation="higher").to_numpy()
     for name, side in (("age", "right"), ("closed", "left")):
-        result, j = release.infer(name), np.searchsorted(EDGES, exact, side=side)
+        result, j = results[name], np.searchsorted(EDGES, exact, side=side)
         assert np.all((cuts[j] <= result.params) & (result.params <= cuts[j + 1]))
         low, high = result.conf_int().T
         assert np.all((low <= exact) & (exact <= high))
     exact = np.quantile(people["score"], p, method="inverted_cdf")
-    assert release.infer("score").params.tolist() == exact.tolist()
+    assert results["score"].params.tolist() == exact.tolist()
 
 
-def test_interval_is_the_classical_one_rounded_outwards_as_noise_vanishes(schema, people):
-    result = released(schema, people, {"a": dps.Quantile("age", 0.3)}, epsilon=50).infer("a")
+def test_interval_is_the_classical_one_rounded_outwards_as_noise_vanishes(people, fitted):
+    result = fitted(dps.Quantile("age", 0.3), dps.PureDP(50))
     ordered = np.sort(people["age"].to_numpy())
     low, high = (ordered[int(stats.binom.ppf(p, 3_000, 0.3))] for p in (0.025, 0.975))
     cuts = np.array([0, *EDGES, 100])
     assert tuple(result.conf_int()) == (cuts[cuts <= low].max(), cuts[cuts > high].min())
 
 
-def test_runs_stop_at_the_first_edge_that_is_not_rejected(schema, people):
+def test_runs_stop_at_the_first_edge_that_is_not_rejected(fitted):
     """An edge beyond the quantile that noise pushed across must not move an end."""
-    result = released(schema, people, {"a": dps.Quantile("age")}, epsilon=5).infer("a")
+    result = fitted(dps.Quantile("age"), dps.PureDP(5))
     intervals = result.intervals
     for end, edge, share in ((0, -1, 0.1), (1, 0, 0.9)):  # the last and the first edge
         sums = intervals.answers.sums.copy()
@@ -77,10 +73,9 @@ def test_runs_stop_at_the_first_edge_that_is_not_rejected(schema, people):
         assert found == wanted
 
 
-def test_tests_agree_with_intervals(schema, people):
-    asked = {"age": dps.Quantile("age", 0.3), "score": dps.Quantile("score")}
-    release = released(schema, people, asked)
-    result, score = release.infer("age"), release.infer("score")
+def test_tests_agree_with_intervals(fitted):
+    asked = dps.Quantile("age", 0.3), dps.Quantile("score")
+    result, score = (fitted(one, dps.PureDP(0.5)) for one in asked)
     low, high = result.conf_int()
     for value in (5, 12, 20, 35, 45, 55, 70, 90):
         assert (result.test(value).pvalue > 0.05) == (low <= value < high)
@@ -93,43 +88,39 @@ def test_tests_agree_with_intervals(schema, people):
             one.test(value)
 
 
-def test_certified_band_is_dkw_as_noise_vanishes(schema, people, no_noise):
-    plan = dps.plan(schema, {"a": dps.Quantile("age")}, budget=dps.PureDP(1_000))
-    band = dps.release(plan, people, rng=0, m=100, k=10).infer("a").distribution(method="certified")
+def test_certified_band_is_dkw_as_noise_vanishes(no_noise, fitted):
+    result = fitted(dps.Quantile("age"), dps.PureDP(1_000))
+    band = result.distribution(method="certified")
     half = ((band["band_high"] - band["band_low"]) / 2).max()
     assert half == pytest.approx(np.sqrt(np.log(2 / 0.05) / 6_000), rel=0.02)
 
 
-def test_the_distance_of_rows_bounds_the_error_of_lipschitz_means(schema, people, seeded_noise):
-    """For four draws of the noise, of a number with edges and of one with declared values."""
+def test_the_distance_of_rows_bounds_the_error_of_lipschitz_means(people):
+    """For three draws of the noise, of a number with edges and of one with declared values."""
     asked = {name: dps.Quantile(name) for name in ("age", "score")}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(0.5))
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(0.5))
     held = []
-    for seed in range(4):
-        with _noise_from(seeded_noise(seed)):
-            release = dps.release(plan, people, rng=seed, m=200)
+    for seed in range(3):
+        release = dps.release(plan, people, rng=seed, m=100)
         rows = release.to_frame()
         for name in asked:
             exact = stats.wasserstein_distance(rows[name], people[name])
             bound = release.infer(name).wasserstein(rows[name], alpha=0.2)
             held.append(exact <= bound)
-    assert np.mean(held) >= 0.75
+    assert np.mean(held) > 0.6
     score = release.infer("score")
     assert bound < score.wasserstein(rows["score"], alpha=0.2, target="population")
     with pytest.raises(dps.RequestError, match="a distance needs values"):
         score.wasserstein([None, "x"])
 
 
-def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise):
-    schema = dps.Schema([
-        dps.Number("day", "2020-01-01", "2020-12-31", edges=["2020-03-01", "2020-06-01"],
-                   missing="2020-06-01"),
-        dps.Number("age", 0, 100, points=101, missing=0),
-    ])  # fmt: skip
+def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise, inferred):
+    days = dps.Number("day", "2020-01-01", "2020-12-31", edges=["2020-03-01", "2020-06-01"],
+                      missing="2020-06-01")  # fmt: skip
+    schema = dps.Schema([days, dps.Number("age", 0, 100, points=101, missing=0)])
     rows = pd.DataFrame({"day": pd.date_range("2020-01-01", "2020-12-30"), "age": 40})
-    asked = {"median": dps.Quantile("day"), "means": dps.Mean(["day", "age"])}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(1e6), n=len(rows))
-    median, means = map(dps.release(plan, rows, rng=0, m=100).infer, asked)
+    asked = dps.Quantile("day"), dps.Mean(["day", "age"])
+    median, means = (inferred(schema, rows, one) for one in asked)
     assert median.headline == "day: quantile 0.5: 2020-07-01 [2020-06-01, 2020-12-31]"
     assert median.distribution()["edge"].tolist() == [*pd.to_datetime(["2020-03-01", "2020-06-01"])]
     assert means.to_frame()["estimate"].dtype == float
@@ -141,26 +132,13 @@ def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise):
         means.test("2020-07-01", term="mean of age")
 
 
-def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people):
+def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people, inferred_anew):
     """Both counts of the ratio share noise. The variance of 30 estimates has 26% of error."""
     columns = [dps.Number("age", 0, 100, edges=EDGES), dps.Boolean("a"), dps.Boolean("b")]
-    schema = dps.Schema(columns)
-    rng = np.random.default_rng(4)
-    rows = pd.DataFrame({"age": people["age"], "a": rng.random(3_000) < 0.3, "b": False})
-    budget = dps.ZCDP(1)
-    plan = dps.plan(schema, {"t": dps.Marginals(["age", "a", "b"], degree=2)}, budget=budget)
-    asked = dps.Quantile("age", 0.5, given="a")
-    with _noise_from(lambda scale, size: np.zeros(size, np.int64)):
-        exact = dps.measure(plan, rows)
-    scales, found = np.concatenate([block.scales for block in exact.measured]), []
-    for _ in range(30):
-        noise = np.rint(rng.normal(0, scales)).astype(np.int64)
-        held = replace(exact, noisy_sums=exact.noisy_sums + noise, not_private=True)
-        release = SimpleNamespace(
-            schema=schema, budget=budget,
-            answers=lambda wanted, held=held, **options: answer(held, wanted, **options),
-        )  # fmt: skip
-        result = asked.infer(release)
-        found.append((result.params[0], result.privacy_variance[0]))
-    drawn = np.var([one for one, _ in found])
-    assert np.mean([one for _, one in found]) == pytest.approx(drawn, rel=0.5)
+    rows = people.assign(a=np.random.default_rng(4).random(3_000) < 0.3, b=False)
+    asked = {"t": dps.Marginals(["age", "a", "b"], degree=2)}
+    plan = dps.plan(dps.Schema(columns), asked, budget=dps.ZCDP(1))
+    results = inferred_anew(plan, rows, dps.Quantile("age", 0.5, given="a"), 30)
+    drawn = np.var([result.params[0] for result in results])
+    claimed = np.mean([result.privacy_variance[0] for result in results])
+    assert claimed == pytest.approx(drawn, rel=0.5)

@@ -7,7 +7,6 @@ from statsmodels.stats.multitest import multipletests
 
 import dpstats as dps
 from dpstats.errors import RequestError
-from dpstats.privacy.noise import _noise_from
 
 NAMES = ["a", "b", "c", "d", "e"]
 SCHEMA = dps.Schema([
@@ -32,102 +31,84 @@ def rows():
 
 @pytest.fixture(scope="module")
 def release(rows):
-    """Little noise, of three analyses."""
-    analyses = {
-        "numbers": dps.GraphicalModel(NAMES, tolerance=0.2),
-        "mixed": dps.GraphicalModel(["a", "yes", "side"]),
-    }
-    plan = dps.plan(SCHEMA, analyses, budget=dps.PureDP(20_000), n=len(rows))
+    """Little noise."""
+    asked = {"numbers": dps.GraphicalModel(NAMES, tolerance=0.2),
+             "mixed": dps.GraphicalModel(["a", "yes", "side"])}  # fmt: skip
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(20_000), n=len(rows))
     return dps.release(plan, rows, m=100, k=10, rng=0)
-
-
-@pytest.fixture(scope="module")
-def noisy(rows, seeded_noise):
-    plan = dps.plan(SCHEMA, {"g": dps.GraphicalModel(NAMES)}, budget=dps.PureDP(0.6), n=len(rows))
-    with _noise_from(seeded_noise(1)):
-        return dps.release(plan, rows, m=100, k=10, rng=0).infer("g")
 
 
 def partials(values):
     precision = np.linalg.inv(np.cov(np.asarray(values, dtype=float).T))
     root = np.sqrt(np.diag(precision))
-    return precision, -precision / np.outer(root, root)
+    return precision, (-precision / np.outer(root, root))[np.triu_indices(len(root), 1)]
 
 
 def test_without_noise_estimates_are_those_of_the_rows(release, rows):
     result = release.infer("numbers")
     precision, partial = partials(rows[NAMES])
     np.testing.assert_allclose(result.precision_, precision, rtol=2e-3, atol=2e-3)
-    np.testing.assert_allclose(result.params, partial[np.triu_indices(5, 1)], atol=1e-3)
+    np.testing.assert_allclose(result.params, partial, atol=1e-3)
     np.testing.assert_allclose(result.covariance_, np.cov(rows[NAMES].T), rtol=2e-3, atol=2e-3)
     np.testing.assert_allclose(result.location_, rows[NAMES].mean(), atol=1e-3)
-    frame = result.precision(target="table")
-    low, high = frame["conf_low"], frame["conf_high"]
+    low, high = result.precision(target="table")[["conf_low", "conf_high"]].to_numpy().T
     exact = precision[np.triu_indices(5)]
-    assert np.all((low <= exact) & (exact <= high))
-    assert np.all(high - low < 0.2)
+    assert np.all((low <= exact) & (exact <= high) & (high - low < 0.2))
 
 
 def test_columns_of_two_levels_are_signs(release, rows):
     result = release.infer("mixed")
-    signs = pd.DataFrame({
-        "a": rows["a"], "yes": np.where(rows["yes"], 1, -1),
-        "side": np.where(rows["side"] == "right", 1, -1),
-    })  # fmt: skip
-    _, partial = partials(signs)
-    np.testing.assert_allclose(result.params, partial[np.triu_indices(3, 1)], atol=2e-3)
+    signs = np.column_stack([rows["a"], 2 * rows["yes"] - 1, 2 * (rows["side"] == "right") - 1])
+    np.testing.assert_allclose(result.params, partials(signs)[1], atol=2e-3)
     assert result.edges()["term"].tolist() == ["a, yes"]
     assert "columns of two levels" in result.summary()
 
 
-def test_edges_and_adjustments(release):
+def test_edges_adjustments_and_tests_of_one_pair(release):
     result = release.infer("numbers")
     assert result.edges()["term"].head(4).isin(["a, b", "b, c", "c, d", "d, e"]).all()
-    raw = np.asarray(result.p_unadjusted)
     for method in ("holm", "fdr_bh"):
-        expected = multipletests(raw, method=method)[1]
+        expected = multipletests(np.asarray(result.p_unadjusted), method=method)[1]
         np.testing.assert_allclose(result.adjusted_pvalues(method), expected)
     with pytest.raises(RequestError, match=r"adjust must be one of \['holm', 'fdr_bh', 'none'\]"):
         result.adjusted_pvalues("bonferroni")
+    value = float(result.params["a, b"])
+    assert result.test(value, term="a, b").pvalue == pytest.approx(1)
+    assert result.test(0, term="a, b").pvalue == pytest.approx(result.p_unadjusted["a, b"])
+    assert result.test(float(np.tanh(2 * np.arctanh(value))), term="a, b").pvalue < 1e-6
+    with pytest.raises(RequestError, match="name one with term=, such as"):
+        result.test(0)
 
 
-VARIANTS = {
-    "tree": ({"structure": "tree"}, {"alpha": 1e-9}),
-    "picture": ({"estimator": "clime", "penalties": [0.05, 0.3]}, {"penalty": 0.3}),
-}
-
-
-@pytest.mark.parametrize(("variant", "options"), VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize(("variant", "options"), [
+    ({"structure": "tree"}, {"alpha": 1e-9}),
+    ({"estimator": "clime", "penalties": [0.05, 0.3]}, {"penalty": 0.3}),
+])  # fmt: skip
 def test_all_graphs_have_pairs_edges_and_a_matrix(release, variant, options):
-    networkx = pytest.importorskip("networkx")
+    pytest.importorskip("networkx")
     result = release.infer(dps.GraphicalModel(NAMES, **variant))
-    matrix, pairs, edges = result.matrix, result.pairs(), result.edges(**options)
-    assert list(matrix) == list(matrix.index) == NAMES
-    np.testing.assert_array_equal(matrix, matrix.T)
-    np.testing.assert_array_equal(np.diag(matrix), 1)
-    assert len(pairs) == 10
+    edges, graph = result.edges(**options), result.to_networkx(**options)
+    np.testing.assert_array_equal(result.matrix, result.matrix.T)
+    assert list(result.matrix) == list(graph.nodes) == NAMES
+    assert len(result.pairs()) == 10
     assert 0 < len(edges) <= 6
     assert edges["estimate"].abs().is_monotonic_decreasing
-    graph = result.to_networkx(**options)
-    assert isinstance(graph, networkx.Graph)
-    assert list(graph.nodes) == NAMES
-    ends = zip(edges["first"], edges["second"], edges["estimate"], strict=True)
-    assert {frozenset(pair[:2]): pair[2] for pair in ends} == {
-        frozenset(pair[:2]): pair[2]["weight"] for pair in graph.edges(data=True)
-    }
+    drawn = {frozenset((a, b)): weight for a, b, weight in graph.edges(data="weight")}
+    pairs = map(frozenset, edges[["first", "second"]].to_numpy())
+    assert dict(zip(pairs, edges["estimate"], strict=True)) == drawn
 
 
-def test_a_singular_matrix_gets_a_sentence_and_no_number(noisy):
+def test_a_singular_matrix_gets_a_sentence_and_no_number(rows, inferred, seeded_noise):
+    asked = dps.GraphicalModel(NAMES)
+    noisy = inferred(SCHEMA, rows, asked, dps.PureDP(0.6), noise_from=seeded_noise(1))
     assert not noisy.known
     assert np.isnan(noisy.params).all()
     assert np.isnan(noisy.precision_).all()
     np.testing.assert_array_equal(noisy.conf_int(), np.tile([-1.0, 1.0], (10, 1)))
     np.testing.assert_array_equal(noisy.pvalues, 1)
     assert noisy.edges().empty
-    text = noisy.summary()
-    assert "nearly singular" in text
-    assert "clip_norm=" in text
-    assert "10 undecided" in text
+    for text in ("nearly singular", "clip_norm=", "10 undecided"):
+        assert text in noisy.summary()
 
 
 def test_trees(release):
@@ -135,18 +116,16 @@ def test_trees(release):
     frame = tree.to_frame()
     assert frame.loc[frame["in_tree"], "term"].tolist() == ["a, b", "b, c", "c, d", "d, e"]
     assert (frame["verdict"] == np.where(frame["in_tree"], "sure", "impossible")).all()
-    certified = tree.verdicts(method="certified", target="table")
-    assert certified == frame["verdict"].tolist()
+    assert tree.verdicts(method="certified", target="table") == frame["verdict"].tolist()
 
 
 def test_pictures_are_those_of_the_rows(release, rows):
     from sklearn.covariance import graphical_lasso
 
-    correlation = np.corrcoef(rows[NAMES].T)
     sparse = dps.GraphicalModel(NAMES, estimator="glasso", penalties=[0.3, 0.05])
     result = release.infer(sparse)
     np.testing.assert_array_equal(result.penalties, [0.05, 0.3])
-    expected = graphical_lasso(correlation, 0.05)[1]
+    expected = graphical_lasso(np.corrcoef(rows[NAMES].T), 0.05)[1]
     np.testing.assert_allclose(result.precision_[0], expected, atol=0.01)
     assert len(result.to_frame()) == 20
     assert "none has an error probability" in result.summary()
@@ -155,16 +134,13 @@ def test_pictures_are_those_of_the_rows(release, rows):
 
 
 def test_separators_test_pairs_outside_of_the_declared_graph():
-    rng, n = np.random.default_rng(1), 8_000
-    names = ["p", "q", "r", "s"]
+    names, rng = [*"pqrs"], np.random.default_rng(1)
     schema = dps.Schema([dps.Boolean(name) for name in names])
-    values = [rng.random(n) < 0.5]
-    for _ in range(3):
-        values.append(values[-1] ^ (rng.random(n) < 0.25))
-    frame = pd.DataFrame(dict(zip(names, values, strict=True)))
+    flips = rng.random((8_000, 4)) < [0.5, 0.25, 0.25, 0.25]
+    frame = pd.DataFrame(np.logical_xor.accumulate(flips, axis=1), columns=names)
     loop = [("p", "q"), ("q", "r"), ("r", "s"), ("s", "p")]
     model = dps.GraphicalModel(names, separators=loop)
-    plan = dps.plan(schema, {"g": model}, budget=dps.PureDP(500), n=n)
+    plan = dps.plan(schema, {"g": model}, budget=dps.PureDP(500), n=len(frame))
     release = dps.release(plan, frame, m=100, k=10)
     result = release.infer("g")
     np.testing.assert_array_equal(model.pvalues(release).names, result.terms)
@@ -182,8 +158,7 @@ def test_published_rows_alone_have_certified_intervals(rows):
     published, radius = release.to_frame(), release.radius("g")
     found = dps.corrected.infer(model, published, radius=radius, schema=SCHEMA)
     ends = np.asarray(found.conf_int(target="table"))
-    _, partial = partials(rows[NAMES[:3]])
-    truth = partial[np.triu_indices(3, 1)]
+    _, truth = partials(rows[NAMES[:3]])
     assert np.all((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
     assert np.all(np.diff(ends) < 0.5)
     wide = dps.corrected.infer(model, published, radius=0.2, n=len(rows), schema=SCHEMA)
@@ -191,13 +166,3 @@ def test_published_rows_alone_have_certified_intervals(rows):
     picture = dps.GraphicalModel(NAMES[:3], estimator="clime")
     with pytest.raises(RequestError, match="no certified intervals from a radius"):
         dps.corrected.infer(picture, published, radius=radius, schema=SCHEMA)
-
-
-def test_one_pair_is_tested_by_name(release):
-    graph = release.infer("numbers")
-    value = float(graph.params["a, b"])
-    assert graph.test(value, term="a, b").pvalue == pytest.approx(1)
-    assert graph.test(0, term="a, b").pvalue == pytest.approx(graph.p_unadjusted["a, b"])
-    assert graph.test(float(np.tanh(2 * np.arctanh(value))), term="a, b").pvalue < 1e-6
-    with pytest.raises(RequestError, match="name one with term=, such as"):
-        graph.test(0)

@@ -9,7 +9,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 import dpstats as dps
-from dpstats.privacy.noise import _noise_from
 
 FORMULAS = [
     "y ~ x*z", "y ~ x*C(g)", "y ~ x - 1", "y ~ z + I(x**2)", "y ~ x:z + z",
@@ -47,45 +46,38 @@ def rows(offset):
     return frame.assign(**{name: offset + HALF * frame[name] for name in "xzy"})
 
 
-def released(analysis, offset, budget=None):
-    plan = dps.plan(
-        declared(offset), {"o": analysis}, budget=budget or dps.PureDP(1e6),
-        reference=dps.Uniform(),
-    )  # fmt: skip
-    return dps.release(plan, rows(offset), rng=0, m=200).infer("o")
+@pytest.fixture
+def fitted(inferred):
+    return lambda analysis, offset, *args, **options: inferred(
+        declared(offset), rows(offset), analysis, *args, **options
+    )
 
 
 def exact(design, frame, schema):
-    """Coefficients, and A^-1, by rational arithmetic."""
-    factors = [regressor.factors for regressor in design.regressors]
-    values = design.values(frame, schema, dict.fromkeys(f for term in factors for f in term))
-    columns = {f: [Fraction(v) for v in column.tolist()] for f, column in values.items()}
-    rows_of = range(len(frame))  # a float does not hold products of such numbers
-    x = [[math.prod(columns[f][i] for f in term) for term in factors] for i in rows_of]
-    y = [[Fraction(v)] for v in frame[design.response[0]].astype(float)]
-    p = len(factors)
-    left = [
-        [sum(a[i] * a[j] for a in x) for j in range(p)]
-        + [sum(a[i] * b[0] for a, b in zip(x, y, strict=True))]
-        + [Fraction(i == j) for j in range(p)]
-        for i in range(p)
-    ]
+    """Coefficients, and A^-1, by rational arithmetic: a float does not hold such products."""
+    terms = [regressor.factors for regressor in design.regressors]
+    values = design.values(frame, schema, dict.fromkeys(f for term in terms for f in term))
+    columns = {f: np.array([*map(Fraction, v.tolist())], dtype=object) for f, v in values.items()}
+    one = np.full(len(frame), Fraction(1))
+    x = np.array([math.prod((columns[f] for f in term), start=one) for term in terms])
+    y = np.array([*map(Fraction, frame[design.response[0]].astype(float).tolist())], dtype=object)
+    p = len(terms)
+    left = np.hstack([x @ x.T, (x @ y)[:, np.newaxis], np.diag(one[:p])])
     for i in range(p):
-        left[i] = [value / left[i][i] for value in left[i]]
+        left[i] = left[i] / left[i, i]
         for j in set(range(p)) - {i}:
-            left[j] = [a - left[j][i] * b for a, b in zip(left[j], left[i], strict=True)]
-    params = [row[p] for row in left]
-    fitted = [sum(a * b for a, b in zip(row, params, strict=True)) for row in x]
-    error = sum((a - b[0]) ** 2 for a, b in zip(fitted, y, strict=True)) / (len(x) - p)
-    deviations = [float(error * left[i][p + 1 + i]) ** 0.5 for i in range(p)]
-    return np.array(params, float), np.array(deviations), np.array(fitted, float)
+            left[j] = left[j] - left[j, i] * left[i]
+    params, inverse = left[:, p], left[:, p + 1 :]
+    error = np.sum((params @ x - y) ** 2) / (len(y) - p)
+    deviations = np.sqrt((error * np.diag(inverse)).astype(float))
+    return params.astype(float), deviations, (params @ x).astype(float)
 
 
 @pytest.mark.parametrize(
     ("formula", "offset"), [("y ~ x*z", 0.0), *((formula, 1e9) for formula in FORMULAS)]
 )
-def test_least_squares_is_exact_at_any_offset(formula, offset, no_noise):
-    found = released(dps.OLS(formula), offset)
+def test_least_squares_is_exact_at_any_offset(formula, offset, no_noise, fitted):
+    found = fitted(dps.OLS(formula), offset)
     params, deviations, fitted = exact(found.moments.design, rows(offset), declared(offset))
     scale = deviations.max() if offset == 0 else deviations
     assert_allclose(np.asarray(found.params) / scale, params / scale, rtol=1e-7, atol=1e-7)
@@ -100,24 +92,21 @@ def test_least_squares_is_exact_at_any_offset(formula, offset, no_noise):
 
 
 @pytest.mark.parametrize("budget", [dps.PureDP(20), dps.ZCDP(5)], ids=str)
-def test_noise_makes_the_same_of_a_slope_at_any_offset(budget, seeded_noise):
+def test_noise_makes_the_same_of_a_slope_at_any_offset(budget, seeded_noise, fitted):
     ends = []
     for offset in (0.0, 1e9):
-        with _noise_from(seeded_noise(3)):
-            found = released(dps.OLS("y ~ x + C(g)"), offset, budget)
-        rest = np.s_[1:]
-        ends.append([found.conf_int(method=m)[rest] for m in ("noise_aware", "certified")])
-        ends[-1].append(np.asarray(found.bse)[rest][:, np.newaxis])
-    for near, far in zip(*ends, strict=True):
-        assert_allclose(far, near, rtol=1e-6)
+        found = fitted(dps.OLS("y ~ x + C(g)"), offset, budget, noise_from=seeded_noise(3))
+        parts = found.conf_int(), found.conf_int(method="certified"), np.c_[found.bse]
+        ends.append(np.hstack(parts)[1:])
+    assert_allclose(*ends, rtol=1e-6)
 
 
 @pytest.mark.parametrize("analysis", [
     dps.OLS("y ~ x + z", clip_norm=1.5),
     dps.OLS("y ~ x + z", cov_type="HC1"), dps.Lasso("y ~ x + z"), dps.Logistic("v ~ x + C(g)"),
 ], ids=str)  # fmt: skip
-def test_slopes_do_not_depend_on_the_offset(analysis, no_noise):
-    near, far = released(analysis, 0.0), released(analysis, 1e9)
+def test_slopes_do_not_depend_on_the_offset(analysis, no_noise, fitted):
+    near, far = fitted(analysis, 0.0), fitted(analysis, 1e9)
     slopes = [np.asarray(found.params)[1:] for found in (near, far)]
     assert_allclose(slopes[1], slopes[0], rtol=1e-5, atol=1e-9)
     assert np.any(slopes[0] != 0)

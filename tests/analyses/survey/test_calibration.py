@@ -12,15 +12,19 @@ import pytest
 import dpstats as dps
 from dpstats.analyses.survey.calibration import Calibration
 
-DATA = Path(__file__).parents[2] / "data"
-FIGURE = json.loads((DATA / "survey.json").read_text("utf-8"))["survey"]["calibrated"]
+FIGURE = json.loads((Path(__file__).parents[2] / "data" / "survey.json").read_text("utf-8"))
+FIGURE = FIGURE["survey"]["calibrated"]
 EVERYONE, MEN, HILLS, PLAIN = (round(value) for value in FIGURE["known"])
+
+
+def known(condition, number):
+    return dps.Total(condition, int(number), of="population")
+
+
 TOTALS = [
-    dps.Total("sex == 'f'", EVERYONE - MEN, of="population"),
-    dps.Total("sex == 'm'", MEN, of="population"),
-    dps.Total("region == 'hills'", HILLS, of="population"),
-    dps.Total("region == 'plain'", PLAIN, of="population"),
-]
+    known("sex == 'f'", EVERYONE - MEN), known("sex == 'm'", MEN),
+    known("region == 'hills'", HILLS), known("region == 'plain'", PLAIN),
+]  # fmt: skip
 ASKED = {
     "cells": dps.Marginals(["sex", "region", "ill"], 3), "ill": dps.Proportion("ill"),
     "by sex": dps.GroupMeans("income", by="sex"), "ratio": dps.Ratio("income", "age", by="sex"),
@@ -59,10 +63,10 @@ def test_known_totals_have_no_error_and_others_less(surveyed):
     for name in ("cells", "by sex", "ratio", "ill"):
         without, with_them = plain.infer(name), fitted.infer(name)
         (part,), (before,) = with_them.parts, without.parts
-        known = part.totals.calibration
-        assert len(known.names) == {"cells": 5, "by sex": 3, "ratio": 3, "ill": 1}[name]
-        np.testing.assert_allclose(known.sums @ part.totals.values, known.values)
-        assert not part.totals.noise(known.sums).any()
+        fixed = part.totals.calibration
+        assert len(fixed.names) == {"cells": 5, "by sex": 3, "ratio": 3, "ill": 1}[name]
+        np.testing.assert_allclose(fixed.sums @ part.totals.values, fixed.values)
+        assert not part.totals.noise(fixed.sums).any()
         every = np.eye(len(part.totals.values))
         noise, larger = (np.diag(one.totals.noise(every)) for one in (part, before))
         assert np.all(noise < 0.99 * larger)
@@ -80,7 +84,7 @@ def test_certified_limits_do_not_use_totals(surveyed):
 
 
 def test_wrong_totals_are_said(surveyed):
-    wrong = [dps.Total("sex == 'm'", MEN + EVERYONE // 4, of="population")]
+    wrong = [known("sex == 'm'", MEN + EVERYONE // 4)]
     assert "do not add up to" in str(release_of(surveyed, wrong, dps.PureDP(5)).infer("men"))
 
 
@@ -88,9 +92,8 @@ def test_totals_need_weights_that_are_not_cut(surveyed):
     budget = dps.PureDP(1)
     with pytest.raises(dps.RequestError, match=r"no weight is above the cap.*high=12000"):
         release_of(surveyed, TOTALS, budget, high=12_000)
-    table = [dps.Total("sex == 'f'", 700, of="table")]
     with pytest.raises(dps.RequestError, match="of='population'"):
-        release_of(surveyed, table, budget)
+        release_of(surveyed, [dps.Total("sex == 'f'", 700, of="table")], budget)
     with pytest.raises(dps.RequestError, match="person"):
         dps.plan(schema_of(surveyed), ASKED, budget=budget, person="key", rows_per_person=3)
     chosen = {"total": surveyed.figures["about"]["weights"], "cap": None, "cv": 0.5, "high": 3_000}
@@ -111,20 +114,15 @@ def test_check_adds_up_the_weights(surveyed):
 
 def test_edges_beside_a_known_share_keep_their_sampling_error(surveyed):
     """Sets of bins end at 25, 50 and 75, below which the numbers of people are known."""
-    edges, rows = [25, 50, 75], surveyed.rows
-    income = dps.Number("income", 0, 100, edges=range(5, 100, 5), missing=0)
-    weights = rows["w"].clip(upper=8_000)
-    known = [
-        dps.Total(f"income < {e}", round(weights[rows["income"] < e].sum()), of="population")
-        for e in edges
-    ]  # fmt: skip
-    variances = []
-    for totals, whole in (([], None), (known, round(weights.sum()))):
+    edges, income = [25, 50, 75], surveyed.rows["income"]
+    column = dps.Number("income", 0, 100, edges=range(5, 100, 5), missing=0)
+    weights, variances = surveyed.rows["w"].clip(upper=8_000), []
+    below = [known(f"income < {e}", round(weights[income < e].sum())) for e in edges]
+    for totals, whole in (([], None), (below, round(weights.sum()))):
         design = surveyed.design(total=whole, high=8_000)
-        schema = dps.Schema([income], design=design, totals=totals)
-        release = surveyed.release(dps.Quantile("income"), schema)
-        part = release.infer("x").intervals.shares.parts[0]
-        variances.append(np.diag(part.sampling_covariance))
+        schema = dps.Schema([column], design=design, totals=totals)
+        result = surveyed.release(dps.Quantile("income"), schema).infer("x")
+        variances.append(np.diag(result.intervals.shares.parts[0].sampling_covariance))
     at = np.isin(np.arange(5, 100, 5), edges)
     plain, fitted = variances
     np.testing.assert_allclose(fitted[at], 0, atol=1e-12 * plain.max())
@@ -139,20 +137,17 @@ def test_known_shares_are_compared_without_error(equal):
     rows["w"], rows["u"] = 2.0, np.arange(n) % 20
     if not equal:
         rows.loc[:3, "ill"] = True
-    known = [
-        dps.Total(text, int(2 * inside.sum()), of="population")
-        for sex in "fm" for men in [rows["sex"] == sex]
-        for text, inside in [
-            (f"sex == '{sex}'", men), (f"sex == '{sex}' and ill", men & rows["ill"])
-        ]
-    ]  # fmt: skip
+    totals = []
+    for sex in "fm":
+        own = rows["sex"] == sex
+        totals.append(known(f"sex == '{sex}'", 2 * own.sum()))
+        totals.append(known(f"sex == '{sex}' and ill", 2 * (own & rows["ill"]).sum()))
     design = dps.Design("w", mean=2, high=3, cap=3, unit="u", units=list(range(20)))
     columns = [dps.Boolean("ill"), dps.Category("sex", ["f", "m"])]
     asked = {"means": dps.GroupMeans("ill", by="sex"), "odds": dps.Logistic("ill ~ sex")}
-    schema = dps.Schema(columns, design=design, totals=known)
+    schema = dps.Schema(columns, design=design, totals=totals)
     release = dps.release(dps.plan(schema, asked, budget=dps.PureDP(1)), rows, m=2, k=10, rng=0)
-    tests = release.infer("means").anova(), release.infer("odds").f_test("sex[T.m] = 0")
-    for test in tests:
+    for test in (release.infer("means").anova(), release.infer("odds").f_test("sex[T.m] = 0")):
         assert test.pvalue > 0.999 if equal else test.pvalue < 1e-6
 
 
@@ -161,12 +156,9 @@ def test_levels_that_are_known_to_be_empty_have_no_sampling_error():
     n, levels = 800, list("abcde")
     rows = pd.DataFrame({"reg": np.array(levels[:4])[np.arange(n) % 4], "w": 2.0})
     rows["u"] = np.arange(n) // 40
-    known = [
-        dps.Total(f"reg == '{level}'", int(2 * (rows["reg"] == level).sum()), of="population")
-        for level in levels
-    ]
+    totals = [known(f"reg == '{level}'", 2 * (rows["reg"] == level).sum()) for level in levels]
     design = dps.Design("w", mean=2, high=4, cap=4, unit="u", units=list(range(20)), total=2 * n)
-    schema = dps.Schema([dps.Category("reg", levels)], design=design, totals=known)
+    schema = dps.Schema([dps.Category("reg", levels)], design=design, totals=totals)
     plan = dps.plan(schema, {"x": dps.Marginals(["reg"], 1)}, budget=dps.PureDP(2))
     for seed in range(4):
         (part,) = dps.release(plan, rows, m=2, k=10, rng=seed).infer("x").parts
@@ -177,14 +169,12 @@ def test_levels_that_are_known_to_be_empty_have_no_sampling_error():
 def test_margins_of_joint_totals_are_known(surveyed):
     """Women and men from totals of every sex in every region; none where a cell is missing."""
     of_cells = surveyed.rows.groupby(["sex", "region"])["w"].count()
-    joint = [
-        dps.Total(f"sex == '{s}' and region == '{r}'", 2_000 * int(n), of="population")
-        for (s, r), n in of_cells.items()
-    ]
-    for totals, known in ((joint, 2), (joint[:-1], 1)):
+    text = "sex == '{}' and region == '{}'"
+    joint = [known(text.format(*cell), 2_000 * n) for cell, n in of_cells.items()]
+    for totals, number in ((joint, 2), (joint[:-1], 1)):
         schema = schema_of(surveyed, totals)
         found = Calibration.of(schema, dps.GroupMeans("income", by="sex").family(schema).blocks[0])
         sums = [total for total in found.values if total < 2_000 * of_cells.sum() / 8_000 * 4096]
-        assert len(sums) == known
+        assert len(sums) == number
         women = 2_000 * of_cells["f"].sum() / schema.design.unit_weight
         assert sums[0] == pytest.approx(women)

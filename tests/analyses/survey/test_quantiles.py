@@ -6,16 +6,30 @@ from scipy import stats
 
 import dpstats as dps
 
-INCOME = dps.Number("income", 0, 100, edges=range(10, 100, 10), missing=0)
 SEX = dps.Category("sex", ["f", "m"])
 
 
-def test_distribution_function_is_that_of_svymean(surveyed, all_contrasts):
+def income(edges, **options):
+    return dps.Number("income", 0, 100, edges=edges, missing=0, **options)
+
+
+INCOME = income(range(10, 100, 10))
+
+
+@pytest.fixture
+def result_of(surveyed):
+    def of(income, asked=None, *others):
+        schema = surveyed.schema(income, *others)
+        return surveyed.release(asked or dps.Quantile("income"), schema).infer("x")
+
+    return of
+
+
+def test_distribution_function_is_that_of_svymean(surveyed, all_contrasts, result_of):
     """R's shares are of x <= edge, so bins are closed on the right."""
     edges = [10, 30, 40, 50, 60, 70, 90]
     some = [edge // 10 - 1 for edge in edges]
-    schema = surveyed.schema(dps.Number("income", 0, 100, edges=edges, missing=0, closed="right"))
-    result = surveyed.release(dps.Quantile("income", [0.25, 0.5]), schema).infer("x")
+    result = result_of(income(edges, closed="right"), dps.Quantile("income", [0.25, 0.5]))
     frame, figure = result.distribution(), surveyed.figures["income_below"]
     t = stats.t.ppf(0.975, surveyed.df)
     params, cov = np.array(figure["params"])[some], np.array(figure["cov"])[np.ix_(some, some)]
@@ -23,80 +37,59 @@ def test_distribution_function_is_that_of_svymean(surveyed, all_contrasts):
     se = np.sqrt(np.diag(cov))
     for name, side in (("low", -1), ("high", 1)):
         np.testing.assert_allclose(frame[name], np.clip(params + side * t * se, 0, 1), atol=1e-7)
-    part = result.intervals.shares.parts[0]
-    scale = np.outer(se, se)
-    np.testing.assert_allclose(part.sampling_covariance / scale, cov / scale, atol=1e-7)
+    found, scale = result.intervals.shares.parts[0].sampling_covariance, np.outer(se, se)
+    np.testing.assert_allclose(found / scale, cov / scale, atol=1e-7)
     ratio = stats.t.ppf(1 - 0.025 / len(edges), surveyed.df) / t
-    inside = frame["band_low"] > 0
-    half = (frame["estimate"] - frame["band_low"])[inside]
-    np.testing.assert_allclose(half / ratio, (frame["estimate"] - frame["low"])[inside], rtol=1e-6)
+    inside = frame[frame["band_low"] > 0]
+    half = (inside["estimate"] - inside["band_low"]) / ratio
+    np.testing.assert_allclose(half, inside["estimate"] - inside["low"], rtol=1e-6)
 
 
-def test_quantiles_are_in_the_bins_of_svyquantile(surveyed, all_contrasts):
+def test_quantiles_are_in_the_bins_of_svyquantile(surveyed, all_contrasts, result_of):
     """Woodruff's limits, widened to the edges of their bins."""
-    schema = surveyed.schema(dps.Number("income", 0, 100, edges=range(10, 100, 10), missing=0,
-                                  closed="right"))  # fmt: skip
     figure = surveyed.figures["income_quantiles"]["mean"]
-    result = surveyed.release(dps.Quantile("income", figure["probabilities"]), schema).infer("x")
+    asked = dps.Quantile("income", figure["probabilities"])
+    result = result_of(income(range(10, 100, 10), closed="right"), asked)
     low, high = result.conf_int().T
     # R takes the standard error at the quantile: its limits may be over the next edge
-    assert np.all((np.floor(np.array(figure["lower"]) / 10) * 10 - low) % 10 == 0)
+    assert np.all(low % 10 == 0)
     assert np.all(np.abs(low - figure["lower"]) <= 10)
     assert np.all(np.abs(high - figure["upper"]) <= 10)
     frame = result.distribution()
     for p, least, most in zip(figure["probabilities"], low, high, strict=True):
-        inside = frame["edge"].between(least, most, inclusive="neither")
-        assert np.all((frame["low"] <= p)[inside] | (frame["high"] >= p)[inside])
-        assert (
-            frame["high"][frame["edge"] < least].max()
-            < p
-            < frame["low"][frame["edge"] > most].min()
-        )
+        inside = frame[frame["edge"].between(least, most, inclusive="neither")]
+        assert np.all((inside["low"] <= p) | (inside["high"] >= p))
+        assert frame["high"][frame["edge"] < least].max() < p
+        assert p < frame["low"][frame["edge"] > most].min()
     assert np.all(np.abs(result.params - figure["params"]) < 5)
 
 
-def test_pvalues_are_those_of_the_distribution_function(surveyed, all_contrasts):
-    schema = surveyed.schema(INCOME)
-    result = surveyed.release(dps.Quantile("income"), schema).infer("x")
-    frame = result.distribution()
-    se = (frame["high"] - frame["estimate"]) / stats.t.ppf(0.975, surveyed.df)
-    at = frame["edge"].eq(60).idxmax()
-    score = (frame["estimate"][at] - 0.5) / se[at]
-    expected = 2 * stats.t.sf(score, surveyed.df)
+def test_pvalues_are_those_of_the_distribution_function(surveyed, all_contrasts, result_of):
+    result = result_of(INCOME)
+    at = result.distribution().set_index("edge").loc[60]
+    se = (at["high"] - at["estimate"]) / stats.t.ppf(0.975, surveyed.df)
+    expected = 2 * stats.t.sf((at["estimate"] - 0.5) / se, surveyed.df)
     assert result.test(65).pvalue == pytest.approx(expected, rel=1e-5)
     assert result.test(45).pvalue > 0.05 > result.test(65).pvalue
 
 
-def test_domains_keep_the_design(surveyed, all_contrasts):
-    income = dps.Number("income", 0, 100, edges=[30, 50, 70], missing=0)
-    schema = surveyed.schema(income, SEX)
-    result = surveyed.release(dps.Quantile("income", given="sex == 'f'"), schema).infer("x")
-    women, u = surveyed.rows["sex"].eq("f"), surveyed.rows["u"]
-    shares = [
-        u[women & (surveyed.rows["income"] < edge)].sum() / u[women].sum() for edge in (30, 50, 70)
-    ]
+def test_domains_keep_the_design(surveyed, all_contrasts, result_of):
+    result = result_of(income([30, 50, 70]), dps.Quantile("income", given="sex == 'f'"), SEX)
+    women = surveyed.rows[surveyed.rows["sex"] == "f"]
+    shares = [np.average(women["income"] < edge, weights=women["u"]) for edge in (30, 50, 70)]
     np.testing.assert_allclose(result.distribution()["estimate"], shares, rtol=1e-8)
 
 
-def test_many_bins_take_the_design_effect_of_the_nearest_of_four(surveyed, all_contrasts):
+def test_many_bins_take_the_design_effect_of_the_nearest_of_four(all_contrasts, result_of):
     """Of 20 bins of 5: sets end at 25, 50 and 75."""
-    schema = surveyed.schema(dps.Number("income", 0, 100, edges=range(5, 100, 5), missing=0))
-    release = surveyed.release(dps.Quantile("income"), schema)
-    (contrasts,) = release.contrasts
-    assert contrasts.base.size == 4
-    part = release.infer("x").intervals.shares.parts[0]
+    result = result_of(income(range(5, 100, 5)))
+    part = result.intervals.shares.parts[0]
     assert part.nearest.tolist() == [0] * 7 + [1] * 5 + [2] * 7
-    edges = np.arange(5, 100, 5)
-    coarse = surveyed.release(
-        dps.Quantile("income"),
-        surveyed.schema(dps.Number("income", 0, 100, edges=[25, 50, 75], missing=0)),
-    ).infer("x").intervals.shares.parts[0]  # fmt: skip
+    coarse = result_of(income([25, 50, 75])).intervals.shares.parts[0]
     effects = np.diag(coarse.sampling_covariance) / (coarse.params * (1 - coarse.params))
-    f = part.params
-    expected = effects[part.nearest] * f * (1 - f)
+    expected = effects[part.nearest] * part.params * (1 - part.params)
     np.testing.assert_allclose(np.diag(part.sampling_covariance), expected, rtol=1e-6)
     np.testing.assert_allclose(part.degrees_of_freedom, 18, rtol=1e-6)
-    assert len(edges) == len(f)
 
 
 @pytest.mark.parametrize(
@@ -107,13 +100,12 @@ def test_certified_limits_hold_the_rows_own_distribution(surveyed, unit, budget)
     plan = dps.plan(schema, {"x": dps.Quantile("income")}, budget=budget, unit=unit, n=1518)
     result = dps.release(plan, surveyed.rows, rng=3, m=2, k=10).infer("x")
     frame = result.distribution(alpha=1e-6, method="certified", target="table")
-    u = surveyed.rows["u"]
-    own = np.array([u[surveyed.rows["income"] < edge].sum() for edge in frame["edge"]]) / u.sum()
+    rows = surveyed.rows
+    own = [np.average(rows["income"] < edge, weights=rows["u"]) for edge in frame["edge"]]
     assert np.all((frame["band_low"] <= own) & (own <= frame["band_high"]))
     assert np.all(frame["band_high"] - frame["band_low"] < 0.9)
     whole = result.distribution(method="certified", target="population")
-    assert whole["low"].eq(0).all()
-    assert whole["high"].eq(1).all()
+    assert (whole[["low", "high"]] == [0, 1]).all(axis=None)
 
 
 def test_a_design_effect_serves_without_contrasts(surveyed):

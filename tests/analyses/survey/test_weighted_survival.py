@@ -28,16 +28,13 @@ def test_curves_are_those_of_svykm(surveyed, all_contrasts, by, name):
     params, cov = np.array(figure["params"])[some], np.array(figure["cov"])[np.ix_(some, some)]
     np.testing.assert_allclose(result.params, params, rtol=1e-8)
     se, t = np.sqrt(np.diag(cov)), stats.t.ppf(0.975, surveyed.df)
-    scale = np.outer(se, se)
-    part = result.intervals.parts[0]
-    np.testing.assert_allclose(part.sampling_covariance / scale, cov / scale, atol=1e-6)
-    for side, ends in zip((-1, 1), np.asarray(result.conf_int()).T, strict=True):
-        np.testing.assert_allclose(ends, np.clip(params + side * t * se, 0, 1), atol=1e-6)
-    frame = result.curve()
-    rows = surveyed.rows
+    found, scale = result.intervals.parts[0].sampling_covariance, np.outer(se, se)
+    np.testing.assert_allclose(found / scale, cov / scale, atol=1e-6)
+    ends = np.clip([params - t * se, params + t * se], 0, 1)
+    np.testing.assert_allclose(result.conf_int(), ends.T, atol=1e-6)
+    rows, unit = surveyed.rows, surveyed.figures["about"]["cap"] / 4096
     first = rows["u"][rows["sex"] == "f"].sum() if by else rows["u"].sum()
-    unit = surveyed.figures["about"]["cap"] / 4096
-    assert frame["at_risk"][0] == pytest.approx(first * unit, rel=1e-8)
+    assert result.curve()["at_risk"][0] == pytest.approx(first * unit, rel=1e-8)
 
 
 def test_means_and_differences_use_the_covariances(surveyed, all_contrasts):
@@ -49,16 +46,15 @@ def test_means_and_differences_use_the_covariances(surveyed, all_contrasts):
     means = result.restricted_mean(5)
     np.testing.assert_allclose(means.params, 1 + area @ params, rtol=1e-8)
     np.testing.assert_allclose(means.bse, np.sqrt(np.diag(area @ cov @ area.T)), rtol=1e-6)
-    signs = area[0] - area[1]
-    difference = result.differences(horizon=5)
-    assert difference.params[0] == pytest.approx(signs @ params, rel=1e-8)
-    assert difference.bse[0] == pytest.approx((signs @ cov @ signs) ** 0.5, rel=1e-6)
-    signs = np.eye(20)[4] - np.eye(20)[14]
-    difference = result.differences(time=5)
-    assert difference.bse[0] == pytest.approx((signs @ cov @ signs) ** 0.5, rel=1e-6)
-    score = abs(signs @ params) / (signs @ cov @ signs) ** 0.5
-    pvalue = 2 * stats.t.sf(score, surveyed.df)
-    assert difference.pvalues[0] == pytest.approx(pvalue, rel=1e-5)
+    for signs, difference in [
+        (area[0] - area[1], result.differences(horizon=5)),
+        (np.eye(20)[4] - np.eye(20)[14], result.differences(time=5)),
+    ]:
+        sd = (signs @ cov @ signs) ** 0.5
+        assert difference.params[0] == pytest.approx(signs @ params, rel=1e-8)
+        assert difference.bse[0] == pytest.approx(sd, rel=1e-6)
+        pvalue = 2 * stats.t.sf(abs(signs @ params) / sd, surveyed.df)
+        assert difference.pvalues[0] == pytest.approx(pvalue, rel=1e-5)
     np.testing.assert_allclose(result.survival_at([3, 5]).params, params[[2, 4, 12, 14]], rtol=1e-8)
 
 
@@ -82,30 +78,24 @@ def test_log_rank_is_svylogrank(surveyed, all_contrasts):
     ("unit", "budget"), [("add_remove", dps.PureDP(30)), ("replace", dps.ZCDP(10))]
 )
 def test_certified_limits_hold_the_rows_own_curves(surveyed, unit, budget):
-    schema = surveyed.schema(TIME, EVENT, SEX)
-    plan = dps.plan(
-        schema, {"x": dps.Survival("time", "event == 1", by="sex")}, budget=budget, unit=unit,
-        n=len(surveyed.rows), reference=dps.Uniform(),
-    )  # fmt: skip
+    options = {"unit": unit, "n": len(surveyed.rows), "reference": dps.Uniform()}
+    asked = {"x": dps.Survival("time", "event == 1", by="sex")}
+    plan = dps.plan(surveyed.schema(TIME, EVENT, SEX), asked, budget=budget, **options)
     result = dps.release(plan, surveyed.rows, rng=0, m=2, k=10).infer("x")
     own = np.array(surveyed.figures["survival_by_sex"]["params"]).reshape(2, 10)[:, :9].ravel()
-    low, high = np.asarray(
-        result.conf_int(alpha=1e-6, method="certified", target="table", simultaneous=True)
-    ).T
+    table = {"alpha": 1e-6, "method": "certified", "target": "table"}
+    low, high = np.asarray(result.conf_int(**table, simultaneous=True)).T
     assert np.all((low <= own) & (own <= high))
     assert np.any(high - low < 0.5)
-    low, high = np.asarray(result.conf_int(method="certified")).T
-    assert np.all((low == 0) & (high == 1))
-    difference = result.differences(time=2)
-    low, high = difference.conf_int(method="certified", target="table", alpha=1e-6)[0]
+    assert np.asarray(result.conf_int(method="certified")).tolist() == [[0, 1]] * 18
+    low, high = result.differences(time=2).conf_int(**table)[0]
     assert low <= own[1] - own[10] <= high
 
 
 def test_a_curve_ends_where_noise_hides_the_rows_at_risk(surveyed):
     result = curves(surveyed, "region", dps.PureDP(0.7))
-    ends = [curve.bins for curve in result.curves]
+    ends, frame = [curve.bins for curve in result.curves], result.to_frame()
     assert min(ends) < 9
-    frame = result.to_frame()
     for g, last in enumerate(ends):
         own = frame.iloc[9 * g : 9 * (g + 1)]
         assert own["estimate"].notna().tolist() == [j < last for j in range(9)]
@@ -116,14 +106,10 @@ def test_a_curve_ends_where_noise_hides_the_rows_at_risk(surveyed):
 
 
 def test_what_is_not_there_is_refused(surveyed):
-    schema = surveyed.schema(
-        TIME, dps.Category("event", [0, 1, 2]), dps.Number("entry", values=[1, 2], missing=1)
-    )
-    for asked in (
-        dps.Survival("time", ["event == 1", "event == 2"]),
-        dps.Survival("time", "event == 1", entry="entry"),
-    ):
+    entry = dps.Number("entry", values=[1, 2], missing=1)
+    schema = surveyed.schema(TIME, dps.Category("event", [0, 1, 2]), entry)
+    for event, options in ((["event == 1", "event == 2"], {}), ("event == 1", {"entry": "entry"})):
         with pytest.raises(RequestError, match="one kind of event and no entry"):
-            surveyed.release(asked, schema)
+            surveyed.release(dps.Survival("time", event, **options), schema)
     with pytest.raises(RequestError, match="cumulative hazards are not available"):
         curves(surveyed, budget=dps.PureDP(5)).cumulative_hazard()

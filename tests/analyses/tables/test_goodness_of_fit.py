@@ -8,14 +8,9 @@ import dpstats as dps
 P0 = [0.5, 0.3, 0.2]  # the region column of the survey was drawn from it
 
 
-def released(schema, survey, analyses, epsilon=1.0):
-    plan = dps.plan(schema, analyses, budget=dps.PureDP(epsilon))
-    return dps.release(plan, survey, rng=0, m=50)
-
-
-def test_zero_noise_is_pearsons_statistic(schema, survey, no_noise):
-    release = released(schema, survey, {"g": dps.GoodnessOfFit("region", [0.4, 0.3, 0.3])}, 5.0)
-    result = release.infer("g")
+def test_zero_noise_is_pearsons_statistic(schema, survey, no_noise, inferred):
+    asked = dps.GoodnessOfFit("region", [0.4, 0.3, 0.3])
+    result = inferred(schema, survey, asked, dps.PureDP(5))
     counts = survey["region"].value_counts().reindex(["north", "south", "east"]).to_numpy()
     expected = stats.chisquare(counts, 2000 * np.array([0.4, 0.3, 0.3]))
     assert result.pearson == pytest.approx(expected.statistic, rel=1e-8)
@@ -29,17 +24,13 @@ def test_zero_noise_is_pearsons_statistic(schema, survey, no_noise):
     assert result.effect == pytest.approx(np.sqrt(expected.statistic / 2000), rel=1e-2)
 
 
-def test_intervals_for_either_target(schema, survey):
-    plan = dps.plan(schema, {"g": dps.GoodnessOfFit("region", P0)}, budget=dps.PureDP(1), n=2000)
-    result = dps.release(plan, survey, rng=0, m=50).infer("g")
+def test_intervals_for_either_target(schema, survey, inferred):
+    result = inferred(schema, survey, dps.GoodnessOfFit("region", P0), dps.PureDP(1))
     np.testing.assert_array_equal(result.conf_int(), result.effect_interval)
-    low, high = result.conf_int(method="certified", target="table")
-    assert 2000 * low**2 == pytest.approx(result.certified.low)
-    assert 2000 * high**2 == pytest.approx(result.certified.high)
-    for method, target in (("noise_aware", "population"), ("certified", "table")):
-        shorter, wider = (
-            result.conf_int(alpha=a, method=method, target=target) for a in (0.2, 0.01)
-        )
+    squares = 2000 * np.square(result.conf_int(method="certified", target="table"))
+    assert squares == pytest.approx([result.certified.low, result.certified.high])
+    for options in ({}, {"method": "certified", "target": "table"}):
+        shorter, wider = (result.conf_int(alpha=a, **options) for a in (0.2, 0.01))
         assert wider[0] <= shorter[0] <= shorter[1] < wider[1]
     with pytest.raises(dps.RequestError, match="alpha"):
         result.conf_int(alpha=0.95)
@@ -48,39 +39,32 @@ def test_intervals_for_either_target(schema, survey):
             result.conf_int(method=method, target=target)
 
 
-def scores():
-    return dps.Schema([
-        dps.Number("score", values=[17.5, 22.0, 27.0], missing=22.0),
-        dps.Category("rate", {"bad": 1, "good": 2}),
-        dps.Category("level", [1, 2]),
-    ])  # fmt: skip
+NUMBERED = dps.Schema([
+    dps.Number("score", values=[17.5, 22.0, 27.0], missing=22.0),
+    dps.Category("rate", {"bad": 1, "good": 2}), dps.Category("level", [1, 2]),
+])  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {np.float32(27): 0.5, "17.5": 0.2, np.int64(22): 0.3},
-        pd.Series([0.5, 0.2, 0.3], index=[27.0, 17.5, 22.0]),
-    ],
-)
-def test_probabilities_of_numbers_go_by_value(given):
-    fit = dps.GoodnessOfFit("score", given)
-    assert fit.expected_shares(scores()).tolist() == pytest.approx([0.2, 0.3, 0.5], abs=1e-15)
+@pytest.mark.parametrize(("column", "given", "expected"), [
+    ("score", {np.float32(27): 0.5, "17.5": 0.2, np.int64(22): 0.3}, [0.2, 0.3, 0.5]),
+    ("score", pd.Series([0.5, 0.2, 0.3], index=[27.0, 17.5, 22.0]), [0.2, 0.3, 0.5]),
+    ("level", {2.0: 0.9, 1: 0.1}, [0.1, 0.9]),
+])  # fmt: skip
+def test_probabilities_of_numbers_go_by_value(column, given, expected):
+    found = dps.GoodnessOfFit(column, given).expected_shares(NUMBERED)
+    assert found.tolist() == pytest.approx(expected, abs=1e-15)
 
 
 def test_labels_keep_their_meaning():
-    numbered = dps.GoodnessOfFit("level", {2.0: 0.9, 1: 0.1})
-    assert numbered.expected_shares(scores()).tolist() == [0.1, 0.9]
-    for wrong, message in (
-        ({22: 0.2, "22": 0.3, 17.5: 0.5}, "twice"),
-        ({22: 0.2, 22.5: 0.3, 17.5: 0.5}, "unknown labels \\['22.5'\\]"),
-        (pd.Series([0.2, 0.3, 0.5]), "unknown labels"),
-        ({"22.0": 0.2, "22": 0.2, "27": 0.3, "17.5": 0.3}, "twice"),
+    for column, wrong, message in (
+        ("score", {22: 0.2, "22": 0.3, 17.5: 0.5}, "twice"),
+        ("score", {22: 0.2, 22.5: 0.3, 17.5: 0.5}, "unknown labels \\['22.5'\\]"),
+        ("score", pd.Series([0.2, 0.3, 0.5]), "unknown labels"),
+        ("score", {"22.0": 0.2, "22": 0.2, "27": 0.3, "17.5": 0.3}, "twice"),
+        ("rate", {1: 0.5, 2: 0.5}, "unknown labels"),  # stored values are no labels
     ):
         with pytest.raises(dps.RequestError, match=message):
-            dps.GoodnessOfFit("score", wrong).family(scores())
-    with pytest.raises(dps.RequestError, match="unknown labels"):  # stored values are no labels
-        dps.GoodnessOfFit("rate", {1: 0.5, 2: 0.5}).family(scores())
+            dps.GoodnessOfFit(column, wrong).family(NUMBERED)
 
 
 @pytest.mark.parametrize(
@@ -92,9 +76,8 @@ def test_noise_far_above_or_below_the_rows_in_overlapping_tables(unit, budget):
     rows = pd.DataFrame({"c": list("uvwxy") * 2, "a": [True, False] * 5, "b": [True] * 10})
     test = dps.GoodnessOfFit("c", [0.2] * 5, simulations=199)
     analyses = {"t": test, "p": dps.Proportion("c == 'u'"), "m": dps.Marginals(["c", "a", "b"])}
-    result = dps.release(
-        dps.plan(schema, analyses, budget=budget, unit=unit), rows, rng=0, m=50, k=10
-    ).infer("t")
+    plan = dps.plan(schema, analyses, budget=budget, unit=unit)
+    result = dps.release(plan, rows, rng=0, m=50, k=10).infer("t")
     assert 0 < result.pvalue <= 1
     low, high = result.conf_int()
     assert 0 <= low <= high <= 2
@@ -102,9 +85,11 @@ def test_noise_far_above_or_below_the_rows_in_overlapping_tables(unit, budget):
 
 def test_a_small_alpha_takes_as_many_draws_as_its_tails_need(schema, survey):
     """99 draws have no quantile at 0.0005."""
-    few = dps.GoodnessOfFit("region", [0.4, 0.35, 0.25], simulations=99)
-    many = dps.GoodnessOfFit("region", [0.4, 0.35, 0.25], simulations=20_000)
-    release = released(schema, survey, {"g": few}, 0.2)
+    few, many = (
+        dps.GoodnessOfFit("region", [0.4, 0.35, 0.25], simulations=draws) for draws in (99, 20_000)
+    )
+    plan = dps.plan(schema, {"g": few}, budget=dps.PureDP(0.2))
+    release = dps.release(plan, survey, rng=0, m=50)
     some, exact = (release.infer(one).conf_int(alpha=0.001) for one in (few, many))
     np.testing.assert_allclose(some, exact, atol=0.02)
     with pytest.raises(dps.RequestError, match=r"alpha=1e-05 is too small .* method='certified'"):
@@ -114,25 +99,19 @@ def test_a_small_alpha_takes_as_many_draws_as_its_tails_need(schema, survey):
 ANSWERED = dps.Schema([dps.Category("g", ["a", "b", "c"], allow_missing=True)])
 
 
-def of_counts(schema, fit, counts, epsilon=1.0, unit="replace"):
-    """A test on rows with so many of each level, the last of them missing."""
-    rows = pd.DataFrame({"g": np.repeat(np.array([*"abc", None], dtype=object), counts)})
-    plan = dps.plan(schema, {"it": fit}, budget=dps.PureDP(epsilon), unit=unit)
-    return dps.release(plan, rows, rng=0, m=50).infer("it")
-
-
-def test_the_rows_with_a_value_are_a_table_of_their_own(no_noise):
+def test_the_rows_with_a_value_are_a_table_of_their_own(no_noise, inferred):
     """With no probability of missing cells, which may have any share."""
     counts = [480, 330, 190]
+    rows = pd.DataFrame({"g": np.repeat(np.array([*"abc", None], object), [*counts, 3_000])})
     named = dps.GoodnessOfFit("g", dict(zip("abc", P0, strict=True)))
-    result = of_counts(ANSWERED, named, [*counts, 3_000], 5.0, "add_remove")
+    result = inferred(ANSWERED, rows, named, dps.PureDP(5), unit="add_remove")
     expected = stats.chisquare(counts, 1000 * np.array(P0))
     assert result.pearson == pytest.approx(expected.statistic, rel=1e-6)
     assert result.pvalue == pytest.approx(expected.pvalue, abs=0.03)
     assert (result.nobs, result.df) == (1000, 2)
     assert result.certified.low <= expected.statistic <= result.certified.high
     assert list(result.to_frame()["g"]) == ["a", "b", "c"]
-    every = of_counts(ANSWERED, dps.GoodnessOfFit("g", [0.12, 0.08, 0.05, 0.75]), [*counts, 3_000])
+    every = inferred(ANSWERED, rows, dps.GoodnessOfFit("g", [0.12, 0.08, 0.05, 0.75]))
     assert (every.nobs, every.df) == (4000, 3)
 
 
