@@ -163,12 +163,12 @@ def frames_of():
 
 @pytest.fixture
 def logged(caplog):
-    """All log records since the last time, but those of py4j."""
+    """All log records since the last time."""
 
     def taken():
         logs = [(r.name, r.levelname, r.getMessage()) for r in caplog.records]
         caplog.clear()
-        return [log for log in logs if not log[0].startswith("py4j")]
+        return logs
 
     caplog.set_level(logging.DEBUG)
     return taken

@@ -1,10 +1,12 @@
 """Dask data frames: cells as in pandas, needed columns alone, clean ends, persons in order."""
 
+import itertools
 import os
 import re
 import signal
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -127,3 +129,65 @@ def test_a_cluster_computes_and_what_it_says_of_rows_is_not_passed_on(sums, chec
         assert inside.result() == sums(FRAME)
         late = frame.map_partitions(failing, error=TimeoutError, meta=frame._meta)
         check_refused(late, "TimeoutError")
+
+
+@pytest.fixture
+def cluster():
+    """Two processes, each replaced when it dies."""
+    distributed = pytest.importorskip("distributed")
+    settings = {
+        "distributed.worker.multiprocessing-method": "forkserver",  # in less time
+        # A worker that is being started again so long after a death is closed for good.
+        "distributed.deploy.lost-worker-timeout": "1 hour",
+    }
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as held,
+        distributed.Client(held) as client,
+    ):
+        yield client
+
+
+def made(piece, grave, dies):
+    if grave and not Path(grave).exists():
+        Path(grave).touch()
+        if not dies:
+            raise OSError
+        os._exit(9)
+    return piece
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the cluster, which loses its workers
+@pytest.mark.parametrize("dies", [True, False])
+def test_tasks_that_end_early_are_counted_once(loop, sums_of, cluster, tmp_path, dies):
+    """In each of 50 partitionings a worker dies, or a task fails, after rows were made."""
+    rows = loop.rows(60)
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        table = rows.take(rng.choice(60, 12, replace=False))
+        ends = [0, *np.sort(rng.integers(0, 13, 3)).tolist(), 12]
+        frames = [table.to_pandas().iloc[a:b] for a, b in itertools.pairwise(ends)]
+        ending = int(rng.integers(len(frames)))
+        tasks = [
+            dask.delayed(made, traverse=False)(
+                frame, i == ending and str(tmp_path / str(seed)), dies
+            )
+            for i, frame in enumerate(frames)
+        ]
+        with dask.annotate(retries=3):
+            data = dd.from_delayed(tasks, meta=frames[0].iloc[:0], verify_meta=False)
+            assert sums_of(data, loop.schema, loop.blocks) == loop.of(table)
+    assert len(list(tmp_path.iterdir())) == 50
+
+
+def dying(partition):
+    os._exit(9)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # as above
+def test_a_task_at_which_every_worker_dies_is_given_up(sums, check_refused, cluster):
+    frame = dd.from_pandas(FRAME, npartitions=2)
+    check_refused(frame.map_partitions(dying, meta=frame._meta), "KilledWorker")
+    assert sums(frame) == sums(FRAME)

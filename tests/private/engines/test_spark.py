@@ -2,6 +2,7 @@
 
 import decimal
 import itertools
+import logging
 import os
 import re
 import shutil
@@ -57,6 +58,8 @@ def session(tmp_path_factory):
         session = SparkSession.builder.master("local[2,2]").config(map=options).getOrCreate()
         signal.signal(signal.SIGINT, handler)  # Spark's own cancels all jobs
         session.sparkContext.setLogLevel("OFF")
+        # It logs each Java object that Python drops, in whichever test that happens.
+        logging.getLogger("py4j").setLevel(logging.INFO)
         yield session
         session.stop()
 
@@ -105,6 +108,22 @@ def test_partitions_and_dying_workers_change_no_integer(session, loop, sums_of, 
     deaths()
     assert sums(session.table("survey").repartition(2)) == loop.of(table)
     assert len(list(tmp_path.iterdir())) == 2  # one that sums, and one that adds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("die", [False, True])
+def test_drawn_partitionings(session, loop, sums_of, deaths, tmp_path, die):
+    """In each of 100 up to six parts; a worker dies at each of two tasks, or none does."""
+    rows = loop.rows(60)
+    if die:
+        deaths()
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        table = rows.take(rng.choice(60, 12, replace=False))
+        inner = np.sort(rng.integers(0, 13, rng.integers(0, 6))).tolist()
+        frame = cut(session, table, [0, *inner, 12])
+        assert sums_of(frame, loop.schema, loop.blocks) == loop.of(table)
+    assert len(list(tmp_path.iterdir())) >= 100 * die
 
 
 def test_a_survey_has_the_sums_of_its_rows(session, loop, sums_of):
