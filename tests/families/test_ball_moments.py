@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dpstats as dps
@@ -26,11 +26,6 @@ def ball(p, half_points, clip_norm, **options):
     names = [f"x{i}" for i in range(p)]
     numbers = [dps.Number(name, -1, 1, points=2 * half_points + 1, missing=0) for name in names]
     return BallMoments.of(dps.Schema(numbers), names, clip_norm, **options)
-
-
-def rows(n, seed=0):
-    rng = np.random.default_rng(seed)
-    return {c.name: rng.choice(c.codes_in_use, n) for c in BLOCK.numbers}
 
 
 def naive(block, codes):
@@ -54,23 +49,6 @@ def naive(block, codes):
     return np.array(found), np.array(shrunk)
 
 
-def as_functions(y, shrunk):
-    i, j = np.triu_indices(y.shape[1])
-    return np.column_stack([y, y[:, i] * y[:, j], shrunk]).astype(object)
-
-
-def test_rows_and_sums_are_those_of_a_loop_in_fractions():
-    codes = rows(400)
-    y, shrunk = naive(BLOCK, codes)
-    assert 50 < shrunk.sum() < 350
-    np.testing.assert_array_equal(BLOCK.rows(codes), y.T)
-    expected = as_functions(y, shrunk).sum(axis=0)
-    sums = BLOCK.sums(codes)
-    assert sums.dtype == np.int64
-    assert sums.tolist() == expected.tolist()
-    np.testing.assert_array_equal(BLOCK.evaluate(codes).average(np.ones(400)), expected)
-
-
 @st.composite
 def blocks(draw):
     p = draw(st.integers(1, 5))
@@ -87,32 +65,28 @@ def blocks(draw):
 
 
 @given(block=blocks(), seed=st.integers(0, 2**32))
-@settings(max_examples=20)
-def test_no_row_leaves_the_ball_and_no_value_its_range(block, seed):
+@example(block=BLOCK, seed=0)
+@settings(max_examples=12)
+def test_functions_are_those_of_rows_in_fractions_which_never_leave_the_ball(block, seed):
     rng = np.random.default_rng(seed)
-    codes = {c.name: rng.integers(*c.code_range, 200, endpoint=True) for c in block.numbers}
+    codes = {c.name: rng.choice(c.codes_in_use, 200) for c in block.numbers}
     y = block.rows(codes)
     assert np.all((y * y).sum(axis=0) <= RADIUS**2)
     reference, shrunk = naive(block, {name: array[:20] for name, array in codes.items()})
     np.testing.assert_array_equal(y[:, :20], reference.T)
-    z = block.coordinates(codes)
-    far = np.linalg.norm(z, axis=0) > 1 + 1e-3
-    # shrunk rows keep their direction and nearly all of the norm
-    if far.any():
-        length = np.linalg.norm(y[:, far], axis=0)
-        assert np.all(length > RADIUS - 2 * len(y) ** 0.5 - 2)
-        cosine = np.sum(y[:, far] * z[:, far], axis=0) / length / np.linalg.norm(z[:, far], axis=0)
-        assert np.all(cosine > 1 - 1e-6)
+    assert block is not BLOCK or 0 < shrunk.sum() < 20
     values = block.evaluate(codes).matrix().toarray()
+    i, j = np.triu_indices(len(y))
+    np.testing.assert_array_equal(values[:-1], [*y, *(y[i] * y[j])])
+    np.testing.assert_array_equal(values[-1, :20], shrunk)
     low, high = block.ranges
     assert np.all((values >= low[:, None]) & (values <= high[:, None]))
     assert np.all(np.abs(values) <= block.bounds[:, None])
-    assert shrunk.tolist() == values[-1, :20].astype(bool).tolist()
 
 
 @pytest.mark.parametrize(
     ("p", "half_points", "clip_norm"),
-    [(1, 40, 0.6), (2, 9, 0.5), (2, 9, 1.41), (3, 3, 0.5), (3, 3, 1.0), (4, 2, 0.8)],
+    [(1, 40, 0.6), (2, 9, 0.5), (2, 6, 1.41), (3, 3, 0.5), (3, 2, 1.0), (4, 2, 0.8)],
 )
 def test_no_pair_of_rows_of_a_whole_grid_passes_the_claim(
     p, half_points, clip_norm, rows_of, change_of
@@ -130,11 +104,7 @@ def test_no_pair_of_rows_of_a_whole_grid_passes_the_claim(
 
 
 def test_only_the_same_moments_follow():
-    codes = rows(50)
-    again = block_from_dict(BLOCK.to_dict(), SCHEMA)
-    assert again == BLOCK
-    derivation = BLOCK.derive(again)
-    assert derivation.apply(BLOCK.sums(codes), 50).tolist() == BLOCK.sums(codes).tolist()
+    assert block_from_dict(BLOCK.to_dict(), SCHEMA) == BLOCK
     names = ["age", "pay", "score"]
     for other in (
         BallMoments.of(SCHEMA, names, 2.1),
