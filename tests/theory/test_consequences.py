@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dpstats import theory
 from dpstats.errors import RequestError
@@ -23,8 +24,6 @@ def matrices(seed):
 
 def test_the_margin_of_a_proportion_covers():
     """Exact for 50 rows and the worst shift of delta; the bound is Hoeffding's."""
-    from scipy import stats
-
     n, delta = 50, 0.03
     margin = theory.proportion_margin(delta, n, alpha=0.1)
     assert margin == pytest.approx(delta + math.sqrt(math.log(20) / 100))
@@ -33,7 +32,6 @@ def test_the_margin_of_a_proportion_covers():
         for shift in (-delta, delta):
             missed = np.abs(counts / n + shift - p) > margin
             assert stats.binom.pmf(counts, n, p)[missed].sum() <= 0.1
-    assert theory.proportion_margin(delta, 10**9) < 0.0301
 
 
 def test_chi_square():
@@ -57,7 +55,7 @@ def test_chi_square():
 
 
 def test_matrices():
-    for seed in range(30):
+    for seed in range(20):
         p, delta, of_y, of_x = matrices(seed)
         a, b = of_y[:p, :p], of_x[:p, :p]
         bound = theory.covariance_error(delta, p)
