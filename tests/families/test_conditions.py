@@ -20,6 +20,8 @@ SCHEMA = Schema([
     Number("age", 0, 100, points=1001, edges=[18, 40.5, 65]),
     Number("body mass", 10, 50, points=401, edges=[18.5, 25], closed="right"),
     Number("score", values=[17.5, 22, 27]),
+    Number("trust", 0, 10, points=11, edges=[2, 6], allow_missing=True),
+    Number("mark", values=[17.5, 22, 27], allow_missing=True),
 ])  # fmt: skip
 FAR = 'it\'s & or | "far"'
 
@@ -39,6 +41,8 @@ def table_of(n, seed):
         "age": rng.choice([0, 17.99, 18, 18.01, 40.4999, 40.5, 64, 65, 65.0001, 100], n),
         "body mass": rng.choice([10, 18.4999, 18.5, 18.50001, 24.9, 25, 25.0001, 50], n),
         "score": rng.choice([17.5, 22, 27], n),
+        "trust": rng.choice([np.nan, 0, 1.99, 2, 5, 6, 10], n),
+        "mark": rng.choice([np.nan, 17.5, 22, 27], n),
     })  # fmt: skip
 
 
@@ -57,6 +61,10 @@ COMPARISONS = [
         ("age", LEFT, ["18", "40.5", "65", "65.0"]),
         ("`body mass`", RIGHT, ["18.5", "25"]),
         ("score", EQUAL + LEFT + RIGHT, ["17.5", "22", "27.0"]),
+        ("trust", LEFT, ["2", "6"]),
+        ("trust", EQUAL, ["'(missing)'"]),
+        ("mark", EQUAL + LEFT + RIGHT, ["22"]),
+        ("mark", ("in", "not in"), [[22]]),
     ]
     for comparison in comparisons
     for value in values
@@ -75,7 +83,9 @@ texts = st.recursive(st.sampled_from([*COMPARISONS, "retired"]), longer, max_lea
 @settings(max_examples=25)
 def test_any_condition_counts_the_rows_of_pandas_query(text, seed):
     frame = table_of(60, seed)
-    wanted = len(frame.query(text, engine="python"))
+    asked = text.replace("trust == '(missing)'", "trust != trust")  # as NaN does
+    asked = asked.replace("trust != '(missing)'", "trust == trust")
+    wanted = len(frame.query(asked, engine="python"))
     try:
         condition = read(text)
     except ConditionError as error:
@@ -89,29 +99,24 @@ def test_any_condition_counts_the_rows_of_pandas_query(text, seed):
 # Spellings
 
 
-def test_two_spellings_are_one_test_function():
+def test_two_spellings_are_one_function_of_the_columns_that_matter():
     for one, other in [
         ("age >= 18 & smoker == 'yes'", "(age >= 18) and (smoker == 'yes')"),
         ("age >= 18 | smoker == 'yes' & retired", "age >= 18 or (smoker == 'yes' and retired)"),
         ("~retired & smoker == 'yes'", "(not retired) and smoker == 'yes'"),
         ("not (retired or age < 65)", "not retired and age >= 65"),
-        ("smoker == 'yes'", "smoker != 'no'"),
-        ("region in {'north', 'e~st'}", "region == 'north' or region == 'e~st'"),
         ("region not in ['north', 'e~st']", f"region == {FAR!r}"),
         ("`class` in [1, 2.5]", "`class` != 4"),
-        ("retired", "retired == True"),
         ("retired", "retired == 1"),
         ("age >= 18", "age >= 18.0"),
         ("`body mass` <= 18.5", "not `body mass` > 18.5"),
         ("score <= 22", "score < 27"),
+        ("mark in [22, '(missing)']", "mark == '(missing)' or mark == 22"),
         ("retired and age >= 18 or not retired and age >= 18", "age >= 18"),
         ("  age\n>= 18\t", "age >= 18"),
     ]:
         assert read(one) == read(other)
         assert hash(read(one)) == hash(read(other))
-
-
-def test_columns_that_do_not_matter_are_not_read():
     assert [c.name for c in read("retired and (age < 18 or age >= 18)").columns] == ["retired"]
     assert [c.name for c in read("age >= 18 and smoker == 'yes'").columns] == ["smoker", "age"]
 

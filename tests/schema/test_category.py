@@ -38,9 +38,7 @@ def test_missing_and_undeclared_cells():
     for options, missing, undeclared, rule in [
         ({}, 0, 0, "missing or undeclared: counted as 'a'"),
         ({"missing": "b"}, 1, 1, "missing or undeclared: counted as 'b'"),
-        ({"other": "c"}, 0, 2, "missing: counted as 'a'; undeclared: counted as 'c'"),
         ({"missing": "b", "other": "c"}, 1, 2, "missing: counted as 'b'; undeclared: .* as 'c'"),
-        ({"allow_missing": True}, 3, 3, "missing or undeclared: counted as '\\(missing\\)'"),
         ({"allow_missing": True, "other": "c"}, 3, 2, "missing: .*'\\(missing\\)'; undeclared"),
     ]:
         column = Category("x", ["a", "b", "c"], **options)
@@ -65,6 +63,14 @@ def test_impossible_categories_are_refused_with_a_reason():
     ]:  # fmt: skip
         with pytest.raises(SchemaError):
             Category(**{"name": "x", "levels": ["a", "b"]} | options)
+    for levels, missing, code in [
+        (["a", "b"], "a", "b"), ({"a": 1, "b": 2}, "a", 2.0), (["1", "2"], "1", 9),
+        ([1, 2], 1, "9"), (["a", "b"], "a", ""), ([1, 2], 1, 2**53), ([1, 2], None, 9),
+    ]:  # fmt: skip
+        with pytest.raises(SchemaError, match="'x'"):
+            Category("x", levels, missing=missing, missing_values=[code])
+    with pytest.raises(SchemaError, match="1 is a level"):
+        Boolean("x", allow_missing=True, missing_values=[1])
     with pytest.raises(SchemaError, match="'1' is not a level of 'x'"):
         Category("x", [1, 2], missing="1")
     with pytest.raises(SchemaError, match="missing= of column 'x': 'no' is not a level"):
