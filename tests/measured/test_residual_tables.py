@@ -48,15 +48,12 @@ def counts(rows, block):
     return rows.groupby(names).size().reindex(every, fill_value=0).to_numpy()
 
 
-def table_counts(rows):
-    return np.concatenate([counts(rows, block) for block in PAIRS.family(SCHEMA).blocks])
-
-
 def test_without_noise_the_answers_are_the_counts(rows, no_noise):
     for unit in UNITS:
         release = dps.release(plan(unit), rows, m=500)
         assert all(isinstance(b, Residual) for b in release.measurements.family.blocks[:6])
-        assert release.answers(PAIRS).sums == pytest.approx(table_counts(rows))
+        wanted = np.concatenate([counts(rows, block) for block in PAIRS.family(SCHEMA).blocks])
+        assert release.answers(PAIRS).sums == pytest.approx(wanted)
         smaller = dps.Marginals(["region"], degree=1)
         assert release.answers(smaller).sums == pytest.approx([360, 180, 60], abs=60)
         condition = Cells.condition(SCHEMA, "smoker and region == 'east'")
@@ -108,12 +105,8 @@ def test_the_certificate_is_about_the_tables_and_holds(rows):
         scales = np.concatenate(made.strategy.block_scales)
         true = published_answers(exact).means
         held = failed = 0
-        noise = np.zeros((60, len(scales)), np.int64)
-        for scale in np.unique(scales):
-            same = np.flatnonzero(scales == scale)
-            drawn = draw_from(made.budget.law(float(scale)), 60 * len(same), rng)
-            noise[:, same] = drawn.reshape(60, -1)
-        for drawn in noise:
+        noise = [draw_from(made.budget.law(float(scale)), 60, rng) for scale in scales]
+        for drawn in np.array(noise, np.int64).T:
             noisy = replace(exact, noisy_sums=exact.noisy_sums + drawn)
             accuracy = certify(noisy, np.zeros(len(true)), alpha=0.2, target="rows")
             low, high = accuracy.joint_ends

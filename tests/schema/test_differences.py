@@ -10,8 +10,6 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
-from dpstats.private.kernel import Kernel
-from dpstats.private.partial_sums import PartialSums
 from dpstats.schema import arrow
 from dpstats.verifying.arguing import verify
 
@@ -30,11 +28,6 @@ def random_rows(n, seed=0):
     last = first + rng.integers(-100, 2500, n)
     last[rng.random(n) < 0.1] = np.datetime64("NaT")
     return pd.DataFrame({"sex": rng.choice(["f", "m"], n), "last seen": last, "diagnosed": first})
-
-
-def days_by_hand(rows):
-    days = (rows["last seen"] - rows["diagnosed"]).dt.days
-    return days.fillna(0).clip(0, 2000).astype(int)
 
 
 CELLS = [None, "", "x", "nan", "inf", "-Infinity", "true", "1", " 2.5 ", "-3e0", "1e308", "-1e308",
@@ -67,8 +60,9 @@ def test_cells_are_two_dates_or_two_finite_numbers_or_missing():
             assert difference == a - b, pair
         else:
             assert np.isnan(difference), pair
-    alone = [arrow.differences(first[i : i + 1], second[i : i + 1])[0] for i in range(len(pairs))]
-    np.testing.assert_array_equal([one.as_py() for one in alone], found)
+    for i in range(0, len(pairs), 7):  # whatever the other cells are
+        alone = arrow.floats(arrow.differences(first[i : i + 1], second[i : i + 1]))
+        np.testing.assert_array_equal(alone, found[i : i + 1])
     coded = DAYS.encode(arrow.differences(first, second))
     assert set(coded[np.isnan(found)]) == {DAYS.missing_code}
     assert DAYS.decode(coded)[pairs.index(("-1e308", "1e308"))] == 0
@@ -96,7 +90,8 @@ def test_a_release_has_the_number_of_days_and_no_dates(tmp_path):
     plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1_000), n=1_000)
     assert plan.read_columns.raw.names == ("last seen", "diagnosed", "sex")
     release = dps.release(plan, rows, rng=0)
-    assert release.infer("days").params[0] == pytest.approx(days_by_hand(rows).mean(), abs=1)
+    days = (rows["last seen"] - rows["diagnosed"]).dt.days.fillna(0).clip(0, 2000)
+    assert release.infer("days").params[0] == pytest.approx(days.mean(), abs=1)
     drawn = release.to_frame()
     assert set(drawn) == {"days", "sex", "log_days"}
     assert drawn.days.dtype == np.int64
@@ -105,15 +100,6 @@ def test_a_release_has_the_number_of_days_and_no_dates(tmp_path):
     assert dps.load(tmp_path / "r.zip").schema == SCHEMA
     with pytest.raises(dps.DataError, match="no column 'diagnosed'"):
         dps.measure(plan, rows.drop(columns="diagnosed").assign(days=1))
-
-
-def test_one_row_changes_the_sums_by_no_more_than_its_own_functions():
-    block = dps.Cells.table(SCHEMA, ["days", "log_days"])
-    kernel, batch = Kernel(SCHEMA, [block]), pa.RecordBatch.from_pandas(random_rows(60, 1))
-    assert kernel.raw.names == ("last seen", "diagnosed")
-    alone = [PartialSums.of(kernel, [batch.slice(i, 1)]).sums for i in range(60)]
-    assert all(one.sum() == 1 and one.min() == 0 for one in alone)
-    np.testing.assert_array_equal(PartialSums.of(kernel, [batch]).sums, np.sum(alone, axis=0))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +127,7 @@ def test_the_key_of_persons_is_no_end():
         dps.plan(SCHEMA, READ, budget=dps.PureDP(1), person="diagnosed", **persons)
 
 
-def test_invented_rows_have_the_ends():
+def test_invented_rows_have_the_ends(fast):
     fixed = dps.Number("diagnosed", "2020-01-01", "2020-12-31", missing="2020-01-01")
     guesses = dps.Guesses(typical={"days": {"mean": 300, "sd": 100}})
     both = dps.Schema([*SCHEMA, fixed, replace(fixed, name="last seen")])
