@@ -99,10 +99,15 @@ def least_variances(sources, wanted):
     return (solution[:d].T ** 2) @ sources.variances
 
 
+ALONE = ASKED | {"f": dps.Marginals(["sex", "area"])}, dps.PureDP(1)
+RESIDUALS = {"t": dps.Marginals(["age", "marital", "sex", "town"])}, dps.ZCDP(0.1)
+
+
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_answers_have_the_least_variance(unit):
-    asked = ASKED | {"f": dps.Marginals(["sex", "area"])}
-    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1), unit=unit)
+@pytest.mark.parametrize(("asked", "budget"), [ALONE, RESIDUALS])
+def test_answers_have_the_least_variance(asked, budget, unit):
+    plan = dps.plan(SCHEMA, asked, budget=budget, unit=unit)
+    assert bool(plan.strategy.tables) == (asked is RESIDUALS[0])
     measurements = dps.measure(plan, ROWS_OF_TABLE)
     if unit == "add_remove":  # the number of rows follows from tables, whatever is known
         sources = Sources(measurements, "none")
@@ -124,9 +129,10 @@ def test_answers_have_the_least_variance(unit):
         np.testing.assert_allclose(answers.weights**2 @ sources.variances, found, atol=1e-9)
 
 
-def test_estimates_move_with_the_noise_as_their_weights_say():
+@pytest.mark.parametrize(("asked", "budget"), [ALONE, RESIDUALS])
+def test_estimates_move_with_the_noise_as_their_weights_say(asked, budget):
     """Then they are unbiased, and their laws are those of the combination."""
-    plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1))
+    plan = dps.plan(SCHEMA, asked, budget=budget)
     measurements = dps.measure(plan, ROWS_OF_TABLE)
     codes = SCHEMA.encode(pa.RecordBatch.from_pandas(ROWS_OF_TABLE[list(SCHEMA.names)]))
     truth = np.concatenate([noisy.block.sums(codes) for noisy in measurements.sources])
@@ -175,13 +181,9 @@ def with_schema(measurements, schema):
     return replace(measurements, strategy=replace(measurements.strategy, schema=schema))
 
 
-@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1)])
-def test_certificates_use_neither_rules_nor_totals(budget):
-    """Also where tables follow from residuals."""
-    asked = {"t": dps.Marginals(["age", "marital", "sex", "town"])}
-    plan = dps.plan(SCHEMA, asked, budget=budget)
-    assert bool(plan.strategy.tables) == (budget == dps.ZCDP(0.1))
-    measurements = dps.measure(plan, ROWS_OF_TABLE)
+@pytest.mark.parametrize(("asked", "budget"), [(RESIDUALS[0], dps.PureDP(1)), RESIDUALS])
+def test_certificates_use_neither_rules_nor_totals(asked, budget):
+    measurements = dps.measure(dps.plan(SCHEMA, asked, budget=budget), ROWS_OF_TABLE)
     synthetic = np.zeros(measurements.published.size)
     ends = [
         certify(held, synthetic, alpha=0.05, target="").joint_ends
