@@ -101,14 +101,12 @@ def test_any_condition_counts_the_rows_of_pandas_query(text, seed):
 
 def test_two_spellings_are_one_function_of_the_columns_that_matter():
     for one, other in [
-        ("age >= 18 & smoker == 'yes'", "(age >= 18) and (smoker == 'yes')"),
         ("age >= 18 | smoker == 'yes' & retired", "age >= 18 or (smoker == 'yes' and retired)"),
         ("~retired & smoker == 'yes'", "(not retired) and smoker == 'yes'"),
         ("not (retired or age < 65)", "not retired and age >= 65"),
         ("region not in ['north', 'e~st']", f"region == {FAR!r}"),
         ("`class` in [1, 2.5]", "`class` != 4"),
         ("retired", "retired == 1"),
-        ("age >= 18", "age >= 18.0"),
         ("`body mass` <= 18.5", "not `body mass` > 18.5"),
         ("score <= 22", "score < 27"),
         ("mark in [22, '(missing)']", "mark == '(missing)' or mark == 22"),

@@ -21,7 +21,6 @@ SCHEMA = dps.Schema([
 ])  # fmt: skip
 
 
-GROUPS = GroupMoments.by(SCHEMA["x"], SCHEMA["c"], (0, 2))
 PART = GroupMoments(SCHEMA["x"], (Subgroup.of(SCHEMA, "not b", ["x"]),))
 
 
@@ -38,25 +37,7 @@ def test_sums_are_those_of_the_complete_cases():
     np.testing.assert_allclose(TO_MOMENTS @ parts, [len(own), own.sum(), (own**2).sum()])
 
 
-def test_only_the_same_subgroup_answers():
-    codes = {"x": np.arange(-2, 3).repeat(3), "c": np.tile([0, 1, 2], 5)}
-    other = GroupMoments.by(SCHEMA["x"], SCHEMA["c"], (1, 2))
-    derivation = GROUPS.derive(other)
-    assert derivation.terms.tolist() == [0, 0, 0, 1, 1, 1]
-    derived = derivation.apply(GROUPS.sums(codes), 15)
-    np.testing.assert_array_equal(derived[3:], other.sums(codes)[3:])
-    assert GROUPS.restrict(np.arange(6) == 3) == GroupMoments.by(SCHEMA["x"], SCHEMA["c"], (2,))
-    one = Moments.of(SCHEMA, ["x"])
-    for block, unlike in [
-        (one, Moments.of(SCHEMA, ["x", "y"])), (one, Moments.of(SCHEMA, ["x"], given="b")),
-        (GROUPS, PART), (GROUPS, one), (GROUPS, GroupMoments.by(SCHEMA["y"], SCHEMA["c"], (0,))),
-        (GROUPS, GroupMoments.by(SCHEMA["x"], SCHEMA["c"], (1,))),
-    ]:  # fmt: skip
-        assert block.derive(unlike) is None
-        assert unlike.derive(block) is None
-
-
-PLAIN = GROUPS.to_dict()
+PLAIN = GroupMoments.by(SCHEMA["x"], SCHEMA["c"], (0, 2)).to_dict()
 B_OR_ONE = (Subgroup.of(SCHEMA, "b", []), Subgroup.of(SCHEMA, "c == 'one'", []))
 
 

@@ -1,6 +1,5 @@
 """A strategy: its order, its exact cost, its noise, and one plain form for two files."""
 
-import json
 from dataclasses import replace
 from fractions import Fraction
 
@@ -91,12 +90,3 @@ def test_sums_that_may_not_be_exact_are_refused_where_the_number_of_rows_is_priv
     blocks = (PlannedBlock(block, scale), PlannedBlock(ROWS, Fraction(2), "count"))
     with pytest.raises(dps.RequestError, match="sums must be exact whatever the number of rows"):
         Strategy(fine, blocks, dps.PureDP(1), "add_remove").check()
-
-
-def test_the_plain_form_comes_back():
-    for held in (
-        strategy(TABLE, MOMENTS),
-        strategy(TABLE, MOMENTS, REFERENCE, n=7),
-        strategy(TABLE, MOMENTS, REFERENCE, COUNT, unit="add_remove"),
-    ):
-        assert Strategy.from_dict(json.loads(json.dumps(held.to_dict()))) == held

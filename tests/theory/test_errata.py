@@ -11,7 +11,6 @@ import pytest
 from scipy.integrate import trapezoid
 
 from dpstats.rows.bernstein import _bernstein, _iterated
-from dpstats.rows.minimax import minimax_highs
 from dpstats.theory import HistogramSampling, KernelSampling, UniformSampling
 
 
@@ -110,17 +109,6 @@ def test_12_the_theorem_it_rests_on_fails_by_itself_with_nearly_gamma():
     assert printed.probability == pytest.approx(0.85)
 
 
-def test_15_the_l1_distance_of_a_sample_from_its_law():
-    """10 cells, 200 rows, t = sqrt(k/n): probability .098, printed bound .05, corrected 1."""
-    cells, n = 10, 200
-    drawn = np.random.default_rng(0).multinomial(n, np.full(cells, 1 / cells), 20_000)
-    distances = np.abs(drawn / n - 1 / cells).sum(axis=1)  # a standard error of .002
-    root, printed = math.sqrt(cells / n), cells / n
-    assert (distances > root).mean() > 1.5 * math.exp(-n / 2 * (root - printed) ** 2)
-    for t in (root, 1.2 * root, 1.5 * root):
-        assert (distances > t).mean() <= math.exp(-n / 2 * (t - root) ** 2)
-
-
 def test_16_uniform_candidates_need_no_more_where_rows_are_uniform():
     """The corollary and the simulation compare bounds: |Omega| bounds a K that is 1 there."""
     about = {"epsilon": 0.2, "gamma": 0.2, "functions": 7, "cells": 8}
@@ -128,28 +116,6 @@ def test_16_uniform_candidates_need_no_more_where_rows_are_uniform():
     histogram = HistogramSampling(**about, printed=True).sizes(0.5)
     assert uniform.m / 8 < histogram.m < uniform.m
     assert histogram.n > 8 * uniform.n
-
-
-def test_19_clipping_the_answers_helps_minimax():
-    """Tables of three pairs of columns, 120 rows, eps = 1; 8 runs with equal noise in both."""
-    sizes, pairs = (4, 5, 3), ((0, 1), (0, 2), (1, 2))
-    cells = np.array(list(itertools.product(*map(range, sizes))))
-    values = np.array([
-        (cells[:, i] == a) & (cells[:, j] == b)
-        for i, j in pairs for a in range(sizes[i]) for b in range(sizes[j])
-    ], dtype=float)  # fmt: skip
-    rng, lower = np.random.default_rng(3), []
-    for _ in range(8):
-        shares = rng.multinomial(120, rng.dirichlet(np.full(60, 0.3))) / 120
-        truth = values @ shares
-        noisy = truth + rng.laplace(0, 6 / 120, len(truth))
-        letter, clipped = (
-            np.abs(values @ minimax_highs(values, target)[0] - truth).max()
-            for target in (noisy, np.clip(noisy, 0, 1))
-        )
-        lower.append(letter - clipped)
-    assert np.mean(lower) > 0.04
-    assert np.mean(lower) > 4 * np.std(lower) / math.sqrt(8)
 
 
 def test_20_the_sensitivity_of_a_table_does_not_grow_with_its_cells():

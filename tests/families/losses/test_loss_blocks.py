@@ -15,32 +15,31 @@ SCHEMA = dps.Schema([
     dps.Number("x", -1, 1, points=9, missing=0), dps.Number("z", 0, 10, points=11, missing=0),
     dps.Boolean("y"), dps.Category("g", ["a", "b"]),
     dps.Number("score", values=[17.5, 22, 27], allow_missing=True),
+    dps.Number("pay", 1, 1000, points=31, scale="log", edges=[10, 100], missing=1),
 ])  # fmt: skip
 SQUARE = {"Intercept": (-2, 2, 5), "x": (-2, 3, 4)}
 LEVEL = {"Intercept": (0, 10, 4), "x": (-5, 5, 3), "g[T.b]": (-1, 1, 3)}
 
 
-def linear(loss, formula, grid):
-    return LinearLosses.of(SCHEMA, loss, formula, grid)
+def absolute(row, at):
+    of_score = np.where(np.isnan(row["score"]), 0, np.abs(row["score"] - at["m"]))
+    return of_score + (row["g"] == "b") * (at["b"] - 1) ** 2
 
 
 def table(**options):
-    def absolute(row, at):
-        return (
-            np.where(np.isnan(row["score"]), 0, np.abs(row["score"] - at["m"]))
-            + (row["g"] == "b") * (at["b"] - 1) ** 2
-        )
-
     grid = {"m": (17, 28, 5), "b": (0, 2, 3)}
     return dps.TabulatedLoss.of(SCHEMA, ["score", "g"], grid, absolute, **options)
 
 
 BLOCKS = [
-    linear(dps.LogisticLoss(), "y ~ x", SQUARE),
-    linear(dps.LogisticLoss(), "y ~ x + g", SQUARE | {"g[T.b]": (-1, 1, 3)}),
-    linear(dps.HuberLoss(1.5), "z ~ x", {"Intercept": (0, 10, 5), "x": (-5, 5, 4)}),
-    linear(dps.HuberLoss(1.5), "z ~ x + g", LEVEL),
-    linear(dps.PinballLoss(0.3), "z ~ 1", {"Intercept": (0, 10, 11)}),
+    LinearLosses.of(SCHEMA, loss, formula, grid)
+    for loss, formula, grid in [
+        (dps.LogisticLoss(), "y ~ x", SQUARE),
+        (dps.LogisticLoss(), "y ~ x + g", SQUARE | {"g[T.b]": (-1, 1, 3)}),
+        (dps.HuberLoss(1.5), "z ~ x", {"Intercept": (0, 10, 5), "x": (-5, 5, 4)}),
+        (dps.HuberLoss(1.5), "z ~ x + g", LEVEL),
+        (dps.PinballLoss(0.3), "z ~ 1", {"Intercept": (0, 10, 11)}),
+    ]
 ]
 
 
@@ -128,7 +127,15 @@ def test_edited_tables_are_refused():
             block_from_dict({**plain, **edit}, SCHEMA)
 
 
-def test_tables_that_cannot_be_used_are_refused():
+def test_grids_and_tables_that_cannot_be_used_are_refused():
+    grid = {"Intercept": (-1, 1, 3), "log(pay)": (-1, 1, 3)}
+    for analysis in [  # a grid in original units, its middle and half range in logarithms
+        dps.Huber("log(pay) ~ x", k=1), dps.Huber("x ~ log(pay)", k=1), dps.Huber("pay ~ 1", k=1),
+        dps.LossGrid(dps.PinballLoss(), "pay ~ 1", {"Intercept": (1, 9, 5)}),
+        dps.LossGrid("logistic", "y ~ log(pay)", grid),
+    ]:  # fmt: skip
+        with pytest.raises(dps.RequestError, match=r"'pay' has scale='log'.*even grid"):
+            analysis.family(SCHEMA)
     grid = {"m": (0, 1, 3)}
     for column, function, message in [
         ("score", lambda row, at: row["score"] - 20 + 0 * at["m"], "not negative"),
@@ -144,20 +151,3 @@ def test_tables_that_cannot_be_used_are_refused():
     for wrong in (0.001, {"m": "a"}, {"m": -1}, {"m": np.nan}, [1]):
         with pytest.raises(dps.RequestError, match="lipschitz must name parameters"):
             table(lipschitz=wrong)
-
-
-WAGES = dps.Schema([
-    dps.Number("pay", 1, 1000, points=31, scale="log", edges=[10, 100], missing=1),
-    dps.Number("x", -1, 1, points=9, missing=0), dps.Boolean("y"),
-])  # fmt: skip
-
-
-def test_numbers_on_a_logarithmic_grid_are_refused():
-    """Their grid is in original units, and their middle and half range in logarithms."""
-    for analysis in [
-        dps.Huber("log(pay) ~ x", k=1), dps.Huber("x ~ log(pay)", k=1), dps.Huber("pay ~ 1", k=1),
-        dps.LossGrid(dps.PinballLoss(), "pay ~ 1", {"Intercept": (1, 9, 5)}),
-        dps.LossGrid("logistic", "y ~ log(pay)", {"Intercept": (-1, 1, 3), "log(pay)": (-1, 1, 3)}),
-    ]:  # fmt: skip
-        with pytest.raises(dps.errors.RequestError, match=r"'pay' has scale='log'.*even grid"):
-            analysis.family(WAGES)
