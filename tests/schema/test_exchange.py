@@ -110,7 +110,7 @@ def test_frictionless_of_others(tmp_path):
          "constraints": {"minimum": "2020-01-01", "maximum": "2020-01-31", "required": True}},
         {"name": "ok", "type": "boolean", "description": "as stated"},
     ]  # fmt: skip
-    package = {"name": "p", "resources": [{"name": "r", "schema": {"fields": fields}}]}
+    package = {"resources": [{"name": "r", "schema": {"fields": fields}}]}
     (tmp_path / "datapackage.json").write_text(json.dumps(package))
     schema = dps.Schema.from_frictionless(tmp_path / "datapackage.json")
     assert schema.to_dict() == [

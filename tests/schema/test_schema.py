@@ -36,7 +36,6 @@ def test_files_and_schemas_that_cannot_be_are_refused(tmp_path):
             Schema.load(path)
         assert str(tmp_path) not in str(refused.value)
     for columns, says in [
-        ([], "a schema needs at least one column"),
         ([Boolean("x"), Number("x", 0, 1), Boolean("y")], r"declared more than once: \['x'\]"),
         (["x"], "columns of a schema are dps.Boolean, dps.Category and dps.Number, got str"),
         ("xy", "columns of a schema are a list of dps.Boolean"),
@@ -54,20 +53,13 @@ SCHEMA = Schema([
 ])  # fmt: skip
 
 
-def test_a_selection_keeps_the_order_of_the_schema():
+def test_rows_are_coded_and_decoded_in_the_order_of_the_schema():
     assert SCHEMA.select(["score", "smoker"]).names == ("smoker", "score")
     with pytest.raises(SchemaError, match="no column 'pay'"):
         SCHEMA.select(["score", "pay"])
-
-
-def test_rows_are_coded_and_decoded():
     batch = pa.RecordBatch.from_pydict({
-        "wave": [2, 1, None],
-        "unused": ["?", "?", "?"],
-        "smoker": ["yes", "maybe", None],
-        "age": [18, 300, None],
-        "tall": [True, False, None],
-        "score": [17.5, 25, None],
+        "wave": [2, 1, None], "unused": ["?", "?", "?"], "smoker": ["yes", "maybe", None],
+        "age": [18, 300, None], "tall": [True, False, None], "score": [17.5, 25, None],
     })  # fmt: skip
     codes = SCHEMA.encode(batch)
     assert list(codes) == list(SCHEMA.names)
