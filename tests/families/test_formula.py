@@ -99,9 +99,8 @@ def test_a_name_in_backticks_is_that_name_and_one_with_two_meanings_is_refused()
         found = [" ".join(name for name, _ in r.factors) for r in design.regressors]
         assert (found, design.names) == (["", *factors], ["Intercept", *names])
     for formula in [
-        "y ~ Intercept", "y ~ Intercept - 1", "y ~ a*b + `a:b`", "y ~ `C(g)` + C(`g`)", "y ~ C(g)",
-        "a ~ log(y)", "y ~ log(pay)", "y ~ g + C(`g`)", "y ~ `g ` + a", "y ~ `` + a", "y ~ `1`:`1`",
-        "y ~ 2:a", "y ~ C(`1`, Sum)", "y ~ f(`1`)",
+        "y ~ Intercept - 1", "y ~ a*b + `a:b`", "y ~ `C(g)` + C(`g`)", "y ~ C(g)", "a ~ log(y)",
+        "y ~ g + C(`g`)", "y ~ `g ` + a", "y ~ `` + a", "y ~ `1`:`1`", "y ~ C(`1`, Sum)",
     ]:  # fmt: skip
         with pytest.raises(dps.RequestError):
             Design.of(formula, NAMED)
@@ -116,15 +115,12 @@ def test_a_name_in_backticks_is_that_name_and_one_with_two_meanings_is_refused()
 
 def test_anything_else_is_refused():
     for formula in [
-        "y ~ a +", "y", "y ~ .", "~ a", "a ~ b ~ g", 3, "y + b ~ a", "g ~ a", "y ~ 1",
-        "y ~ a + y", "y ~ sqrt(a)", "y ~ np.log(a)", "log(y) ~ a", "y ~ log(g)",
-        "y ~ I(log(a)**2)", "y ~ log(z)", "y ~ {a + 1}", "y ~ 2:a", "y ~ z", "y ~ C(g, Sum)",
-        "y ~ C(g, Treatment(s))", "y ~ C(g, Treatment('e'))", "y ~ C(g, Treatment(0))",
-        "C(g, Treatment('s')) ~ a", "y ~ C(t, Treatment('yes'))", "y ~ C(g, Treatment())",
-        "y ~ C(age, Treatment(18))", "y ~ C(g) + a:C(g, Treatment('s'))",
-        "y ~ a + C(a, Treatment(1))", "y ~ C(g, Treatment('s')):C(g, Treatment('s'))",
-        "y ~ __import__('os')", "y ~ a**2", "y ~ b + a^2", "y ~ a:a", "y ~ a*a",
-        "y ~ (a + b):(a + t)", "y ~ {a}", "y ~ b + C(a**2)", "y ~ I(a**3)", "y ~ I(g**2)",
+        "y ~ a +", "y", "~ a", "a ~ b ~ g", 3, "y + b ~ a", "g ~ a", "y ~ 1", "y ~ a + y",
+        "y ~ sqrt(a)", "y ~ np.log(a)", "log(y) ~ a", "y ~ log(g)", "y ~ I(log(a)**2)", "y ~ {a}",
+        "y ~ z", "y ~ C(g, Sum)", "y ~ C(g, Treatment(s))", "y ~ C(g, Treatment('e'))",
+        "C(g, Treatment('s')) ~ a", "y ~ C(t, Treatment('yes'))", "y ~ C(age, Treatment(18))",
+        "y ~ C(g) + a:C(g, Treatment('s'))", "y ~ a + C(a, Treatment(1))", "y ~ __import__('os')",
+        "y ~ a**2", "y ~ b + a^2", "y ~ a:a", "y ~ (a + b):(a + t)", "y ~ I(a**3)", "y ~ I(g**2)",
         "y ~ I(a**2):b", "I(y**2) ~ a", "y ~ I(u**2)", "y ~ I(y**2)", "y ~ a*b*g", "y ~ g:t",
         "y ~ C(u)", "y ~ u", "u ~ a", "y ~ size + C(size)",
     ]:  # fmt: skip
