@@ -1,4 +1,4 @@
-"""Moments: exact integer sums, and a sensitivity that brute force never passes."""
+"""Moments: exact sums of numbers, signs and levels, and what brute force never passes."""
 
 import itertools
 from collections import Counter
@@ -6,12 +6,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dpstats.errors import RequestError
 from dpstats.families import block_from_dict
-from dpstats.families.features import replacement
+from dpstats.families.features import SIGN, has_sign, product, replacement
 from dpstats.families.moments import Moments, fourth_moments_of_pairs, third_and_fourth_powers
-from dpstats.schema import Category, Number, Schema
+from dpstats.families.subgroups import Subgroup
+from dpstats.schema import Boolean, Category, Number, Schema
 
 
 def numbers(p, points):
@@ -65,6 +68,99 @@ def test_third_and_fourth_moments_of_all_pairs_by_search():
         assert l2.max() == claimed.l2_squared
 
 
+SCHEMA = Schema([
+    Number("a", 0, 4, points=5, edges=[2], missing=0), Number("b", -1, 1, points=3, missing=0),
+    Number("e", -1, 1, points=3, allow_missing=True), Category("g", ["n", "s", "w"]),
+    Boolean("t"), Category("u", ["no", "yes"]), Boolean("v", allow_missing=True), Boolean("w"),
+    Number("bare", 0, 9), Number("fine", 0, 1, points=2**17 + 1, missing=0),
+])  # fmt: skip
+A, B, G, T, U, V = (("a", None), ("b", None), ("g", 1), ("t", SIGN), ("u", SIGN), ("v", SIGN))
+
+
+def test_what_cannot_have_moments_is_refused():
+    for columns in [
+        (["bare"],), (["g"],), ([], ["bare"]), (["a"], ["a"]), (["a", "a"],), ([],), (["a"], [], 3),
+        (["a"], [], 0), (["a"], [], True), (["height"],),
+    ]:  # fmt: skip
+        with pytest.raises(RequestError):
+            Moments.of(SCHEMA, *columns)
+    for groups, signs in (([], ["g"]), ([], ["a"]), ([], ["t", "t"]), ([], ["x"]), (["t"], ["t"])):
+        with pytest.raises(RequestError):
+            Moments.of(SCHEMA, ["a"], groups, signs=signs)
+    for terms in [
+        [], [()], [(B, A)], [(A, A), (A, A)], [(G, ("g", 2))], [(("g", 3),)], [(("g", None),)],
+        [(("a", 1), B)], [(T, T)], [(U, T)], [(T, A)], [(G, T)], [(("g", SIGN),)], [(("a", SIGN),)],
+        [(("t", -2),)], [(T, ("t", 1))], [(V,)], [(A, V)],
+    ]:  # fmt: skip
+        with pytest.raises(RequestError):
+            Moments.of_terms(SCHEMA, terms)
+    with pytest.raises(RequestError, match="'v' has allow_missing=True in the schema"):
+        Moments.of_terms(SCHEMA, [(V,)], given=Subgroup.of(SCHEMA, "t == True", []))
+    with pytest.raises(RequestError, match="fewer points"):
+        _ = Moments.of_terms(SCHEMA, [(("fine", None),) * 4]).bounds
+
+
+@st.composite
+def mixed_terms(draw):
+    """Products of up to four numbers, signs and levels, of all rows or of a subgroup."""
+    given_rows = draw(st.sampled_from([None, "", "u == 'yes'", "g in ['n', 's']"]))
+    columns = [c for c in SCHEMA.columns[:8] if given_rows is not None or not c.allow_missing]
+    names = draw(st.sets(st.sampled_from([c.name for c in columns]), min_size=1, max_size=4))
+    used = [c for c in columns if c.name in names]
+    features = [(c.name, None) for c in used if isinstance(c, Number)]
+    features += [(c.name, SIGN) for c in used if has_sign(c)] * 2
+    features += [(c.name, level) for c in used if not has_sign(c) for level in range(c.bins)
+                 if c.bins > 1]  # fmt: skip
+    lists = st.lists(st.sampled_from(features), min_size=1, max_size=4)
+    terms = {product(factors, ()) for factors in draw(st.lists(lists, min_size=1, max_size=12))}
+    terms = sorted(terms - {None, ()}, key=str) or [features[:1]]
+    group = None
+    if given_rows is not None:
+        group = Subgroup.of(SCHEMA, given_rows or None, names)
+        terms += [()] * (group is not None and draw(st.booleans()))
+    return Moments.of_terms(SCHEMA, map(tuple, terms), coarse=draw(st.booleans()), given=group)
+
+
+def products(block, codes):
+    """Values (d, m) by definition: steps of numbers, signs and levels multiplied, of all rows."""
+
+    def factor(name, level):
+        if level is None:
+            return block._feature(SCHEMA[name], None, codes[name])
+        if level == SIGN:
+            return 2 * codes[name] - 1
+        return (SCHEMA[name].bins_of(codes[name]) == level).astype(int)
+
+    inside = 1 if block.given is None else block.given.holds(codes).astype(int)
+    one = np.ones(len(codes[block.columns[0].name]), int)
+    return np.array([
+        np.prod([one * inside, *(factor(*f) for f in term)], axis=0) for term in block.terms
+    ])  # fmt: skip
+
+
+def is_below(found, claimed):
+    return found.l1 <= claimed.l1 and found.l2_squared <= claimed.l2_squared
+
+
+@given(block=mixed_terms())
+@settings(max_examples=40)
+def test_no_pair_of_rows_passes_the_claim_for_products_of_any_length(block, rows_of, change_of):
+    rows = rows_of(block.columns)
+    claimed = block.sensitivity("replace")
+    low, high = block.ranges
+    values = block.evaluate(rows).matrix().toarray()
+    np.testing.assert_array_equal(values, products(block, rows))
+    assert block.sums(rows).tolist() == values.sum(axis=1).tolist()
+    assert np.all((values >= low[:, None]) & (values <= high[:, None]))
+    if len(values.T) <= 1500:
+        assert is_below(change_of(block, rows, rows), claimed)
+    assert is_below(change_of(block, rows), block.sensitivity("add_remove"))
+    for dropped in range(block.size):
+        kept = np.arange(block.size) != dropped
+        if kept.any():
+            assert is_below(block.restrict(kept).sensitivity("replace"), claimed)
+
+
 def test_sums_are_exact_where_one_float_product_over_all_rows_is_not():
     """K = 2^19: a square takes 38 bits, so 2^53 is passed after 2^15 rows."""
     schema = Schema([Number(name, -1, 1, points=2**20 + 1, missing=0) for name in "xy"])
@@ -74,41 +170,6 @@ def test_sums_are_exact_where_one_float_product_over_all_rows_is_not():
     sums = block.sums({"x": x, "y": y}).tolist()
     assert sums == [n * odd, total, n * odd**2, odd * total, squares]
     assert int(float(x.astype(float) @ x.astype(float))) != n * odd**2  # the trap is real
-
-
-SCHEMA = Schema([
-    Number("a", 0, 4, points=5, missing=0), Number("b", -1, 1, points=3, missing=0),
-    Number("bare", 0, 9), Category("g", ["n", "s", "w"]),
-    Number("fine", 0, 1, points=2**17 + 1, missing=0),
-])  # fmt: skip
-A, B = ("a", None), ("b", None)
-
-
-def test_what_cannot_have_moments_is_refused():
-    for columns in [
-        (["bare"],), (["g"],), ([], ["a"]), (["a"], ["a"]), (["a", "a"],), ([],), (["a"], [], 3),
-        (["a"], [], 0), (["a"], [], True), (["height"],),
-    ]:  # fmt: skip
-        with pytest.raises(RequestError):
-            Moments.of(SCHEMA, *columns)
-    for terms in [
-        [], [()], [(B, A)], [(A, A), (A, A)], [(("g", 1), ("g", 2))], [(("g", 3),)],
-        [(("g", None),)], [(("a", 1), B)],
-    ]:  # fmt: skip
-        with pytest.raises(RequestError):
-            Moments.of_terms(SCHEMA, terms)
-    with pytest.raises(RequestError, match="fewer points"):
-        _ = Moments.of_terms(SCHEMA, [(("fine", None),) * 4]).bounds
-
-
-def test_products_beyond_float64_are_summed_exactly():
-    schema = Schema([Number(name, -1, 1, points=2**19 + 1, missing=0) for name in "abc"])
-    block = Moments.of_terms(schema, [(A, B, ("c", None)), (A,)])
-    rng = np.random.default_rng(0)
-    codes = {name: rng.integers(2**18 - 99, 2**18, size=100) for name in "abc"}
-    rows = list(zip(*(codes[name].tolist() for name in "abc"), strict=True))
-    assert block.sums(codes).tolist() == [sum(a * b * c for a, b, c in rows), sum(codes["a"])]
-    assert max(a * b * c for a, b, c in rows) > 2**53
 
 
 FINE = Schema([Number(name, -1, 1, points=1001, missing=0) for name in "ab"])

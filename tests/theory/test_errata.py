@@ -8,10 +8,8 @@ import math
 
 import numpy as np
 import pytest
-from scipy.integrate import trapezoid
 
-from dpstats.rows.bernstein import _bernstein, _iterated
-from dpstats.theory import HistogramSampling, KernelSampling, UniformSampling
+from dpstats.theory import HistogramSampling, KernelSampling
 
 
 def lattice_kernels(p, k, h, rows):
@@ -60,17 +58,6 @@ def test_6_the_printed_bandwidth_needs_rows_exponential_in_the_printed_number():
     assert math.log(10**11) < asked < math.log(10**12)  # n h^p is log n
 
 
-def test_7_a_bernstein_polynomial_need_not_be_a_density():
-    """Order two, from lattice values of 0 and 1: a value below zero, and an integral of 1/7."""
-    k = 6
-    values = np.zeros(k + 1)
-    values[3] = 1
-    y = np.linspace(0, 1, 401)
-    polynomial = _bernstein(k, y) @ (_iterated(k, 2) @ values)
-    assert polynomial.min() < -0.01
-    assert trapezoid(_bernstein(k, y) @ values, y) == pytest.approx(1 / (k + 1), abs=1e-4)
-
-
 def test_8_a_kernel_estimate_with_noise_is_no_distribution_and_k_needs_its_integral():
     """K = 3 + 2 tau: the worst density and polynomial, two thirds of tau below and above."""
     about = {"epsilon": 1, "gamma": 0.1, "functions": 1, "columns": 1, "lipschitz": 1}
@@ -107,20 +94,3 @@ def test_12_the_theorem_it_rests_on_fails_by_itself_with_nearly_gamma():
     assert HistogramSampling(**about).sizes(0.1).probability == pytest.approx(0.7)
     printed = HistogramSampling(**about, printed=True).sizes(0.1)
     assert printed.probability == pytest.approx(0.85)
-
-
-def test_16_uniform_candidates_need_no_more_where_rows_are_uniform():
-    """The corollary and the simulation compare bounds: |Omega| bounds a K that is 1 there."""
-    about = {"epsilon": 0.2, "gamma": 0.2, "functions": 7, "cells": 8}
-    uniform = UniformSampling(**about).sizes(0.5)
-    histogram = HistogramSampling(**about, printed=True).sizes(0.5)
-    assert uniform.m / 8 < histogram.m < uniform.m
-    assert histogram.n > 8 * uniform.n
-
-
-def test_20_the_sensitivity_of_a_table_does_not_grow_with_its_cells():
-    """Replacing a row moves two counts by one, where 2 |F| allows for 2 |F|."""
-    about = {"epsilon": 1, "gamma": 0.05, "functions": 100}
-    table = UniformSampling(**about, cells=100, sensitivity=2).sizes(0.05).least_n["privacy"]
-    printed = UniformSampling(**about, cells=100).sizes(0.05).least_n["privacy"]
-    assert printed == pytest.approx(100 * table)
