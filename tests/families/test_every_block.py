@@ -49,10 +49,6 @@ def moments(*numbers, **options):
     return Moments.of(SCHEMA, numbers, **options)
 
 
-def group(name, given=None):
-    return GroupMoments(SCHEMA[name], (Subgroup.of(SCHEMA, given, [name]),))
-
-
 def design(formula):
     blocks = DesignMoments(SCHEMA, Design.of(formula, SCHEMA)).blocks
     return {f"{formula} {i}": block for i, block in enumerate(blocks)}
@@ -65,10 +61,9 @@ def partition(*conditions):
 
 
 def splines(*names, given=None):
-    axes = [SCHEMA[name] for name in names]
-    knots = (knots_of(c) if isinstance(c, dps.Number) else None for c in axes)
-    numbers = [name for name in names if isinstance(SCHEMA[name], dps.Number)]
-    return SplineTable(tuple(axes), tuple(knots), Subgroup.of(SCHEMA, given, numbers))
+    axes = tuple(SCHEMA[name] for name in names)
+    knots = {c.name: knots_of(c) for c in axes if isinstance(c, dps.Number)}
+    return SplineTable(axes, tuple(map(knots.get, names)), Subgroup.of(SCHEMA, given, knots))
 
 
 TWO = partition("b and c == 'a'", "not b and c == 'a'")
@@ -87,7 +82,7 @@ EXACT = {  # in both norms, under both relations
     ),
     "pairs of numbers": PairMoments((SCHEMA["y"], SCHEMA["v"]), (Subgroup.of(SCHEMA, "b", "y"),)),
     "pairs in groups": dps.Ratio("w", "y", by="c", given="b").family(SCHEMA).blocks[0],
-    "a mean in a group": group("y", "b"),
+    "a mean in a group": GroupMoments(SCHEMA["y"], (Subgroup.of(SCHEMA, "b", ["y"]),)),
     "offsets with a missing level": BinOffsets.of(SCHEMA, ["g", "m"], "m"),
     "losses": LinearLosses.of(SCHEMA, dps.HuberLoss(1.5), "y ~ x", SQUARE),
     "losses of a level": LinearLosses.of(SCHEMA, dps.LogisticLoss(), "b ~ x", SQUARE),
@@ -197,9 +192,8 @@ def test_the_number_of_rows_changes_where_weights_do():
 @pytest.mark.parametrize("name", BLOCKS)
 def test_sums_ranges_and_files_fit_the_functions(name, rows_of):
     block, rng = BLOCKS[name], np.random.default_rng(0)
-    rows = {
-        c: rng.choice(codes, 60) for c, codes in rows_of(block.columns, units_of(block)).items()
-    }
+    every = rows_of(block.columns, units_of(block))
+    rows = {column: rng.choice(codes, 60) for column, codes in every.items()}
     functions = block.functions(rows)
     assert block.sums(rows).tolist() == functions.sum(axis=1).tolist()
     assert block.sums(rows).dtype == np.int64

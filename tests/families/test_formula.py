@@ -134,20 +134,16 @@ def test_anything_else_is_refused():
             Design.of("y ~ a + g", SCHEMA).matrix(given, SCHEMA)
 
 
-KINDS = {
-    "polars": pl.DataFrame, "table": pa.table,
-    "arrays": lambda v: {n: np.array(x) for n, x in v.items()},
-    "category": lambda v: pd.DataFrame(v).astype({"code": "category"}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [
+    pl.DataFrame, pa.table, lambda v: {n: np.array(x) for n, x in v.items()},
+    lambda v: pd.DataFrame(v).astype({"code": "category"}),
+], ids=["polars", "table", "arrays", "category"])  # fmt: skip
 def test_predictions_take_frames_and_labels_or_stored_codes(kind):
     day = dps.Number("d", "2024-01-01", "2024-12-31", missing="2024-01-01")
     schema = dps.Schema([*SCHEMA, dps.Category("code", {"no": 1, "yes": 7}), day])
     days, first = [datetime(2024, 1, 1), datetime(2024, 2, 1), datetime(2024, 12, 31)], 19_723
     for codes in [[1, 7, 7], ["no", "yes", "yes"]]:
-        given = KINDS[kind]({"a": [1, 2, 3], "code": codes, "d": days, "z": [0, 0, 0]})
+        given = kind({"a": [1, 2, 3], "code": codes, "d": days, "z": [0, 0, 0]})
         matrix = Design.of("y ~ a + code + d", schema).matrix(given, schema)
         assert matrix.tolist() == [[1, 1, 0, first], [1, 2, 1, first + 31], [1, 3, 1, first + 365]]
 

@@ -27,10 +27,10 @@ def test_shares_of_levels_left_out_divide_the_rest():
         pytest.approx([0.3, 0.4, 0.3]), pytest.approx([0.5, 0.25, 0.25]), pytest.approx([0.7, 0.3]),
         None,
     ]  # fmt: skip
-    whole = schema(shares={"rank": {1: 0.33, 2: 0.33, 3: 0.33}})
-    assert whole.guesses.shares_of(COLUMNS[5]) == pytest.approx([1 / 3] * 3)  # rounded ones
-    assert schema(shares={"smoker": {"true": 0.3}}).guesses.shares_of(COLUMNS[6])[1] == 0.3
-    assert schema(shares={"age": {"[0, 18)": 0.2}}).guesses.shares_of(COLUMNS[0])[0] == 0.2
+    shares = {"rank": {1: 0.33, 2: 0.33, 3: 0.33}, "smoker": {"true": 0.3}, "age": {"[0, 18)": 0.2}}
+    found = schema(shares=shares).guesses
+    assert found.shares_of(COLUMNS[5]) == pytest.approx([1 / 3] * 3)  # rounded ones
+    assert (found.shares_of(COLUMNS[6])[1], found.shares_of(COLUMNS[0])[0]) == (0.3, 0.2)
 
 
 def test_guesses_that_do_not_fit_are_refused():

@@ -1,5 +1,6 @@
 """Errors of statistics from the accuracy of rows: never exceeded, attained where they can be."""
 
+import itertools
 import math
 
 import numpy as np
@@ -14,8 +15,7 @@ def matrices(seed):
     """A second-moment matrix of rows in [-1, 1]^p and one with entries within delta of it."""
     rng = np.random.default_rng(seed)
     p, delta = int(rng.integers(1, 6)), float(rng.uniform(0.001, 0.05))
-    rows = rng.uniform(-1, 1, (200, p + 1)) @ (np.eye(p + 1) + 0.3) / 2
-    rows = np.clip(rows, -1, 1)
+    rows = np.clip(rng.uniform(-1, 1, (200, p + 1)) @ (np.eye(p + 1) + 0.3) / 2, -1, 1)
     moved = np.sign(rng.normal(size=(p + 1, p + 1))) * delta
     moved = np.triu(moved) + np.triu(moved, 1).T
     moments = rows.T @ rows / 200
@@ -27,11 +27,10 @@ def test_the_margin_of_a_proportion_covers():
     n, delta = 50, 0.03
     margin = theory.proportion_margin(delta, n, alpha=0.1)
     assert margin == pytest.approx(delta + math.sqrt(math.log(20) / 100))
-    for p in (0.05, 0.3, 0.5):
-        counts = np.arange(n + 1)
-        for shift in (-delta, delta):
-            missed = np.abs(counts / n + shift - p) > margin
-            assert stats.binom.pmf(counts, n, p)[missed].sum() <= 0.1
+    counts = np.arange(n + 1)
+    for p, shift in itertools.product((0.05, 0.3, 0.5), (-delta, delta)):
+        missed = np.abs(counts / n + shift - p) > margin
+        assert stats.binom.pmf(counts, n, p)[missed].sum() <= 0.1
 
 
 def test_chi_square():

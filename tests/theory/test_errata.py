@@ -7,7 +7,6 @@ import itertools
 import math
 
 import numpy as np
-import pytest
 
 from dpstats.theory import HistogramSampling, KernelSampling
 
@@ -58,16 +57,6 @@ def test_6_the_printed_bandwidth_needs_rows_exponential_in_the_printed_number():
     assert math.log(10**11) < asked < math.log(10**12)  # n h^p is log n
 
 
-def test_8_a_kernel_estimate_with_noise_is_no_distribution_and_k_needs_its_integral():
-    """K = 3 + 2 tau: the worst density and polynomial, two thirds of tau below and above."""
-    about = {"epsilon": 1, "gamma": 0.1, "functions": 1, "columns": 1, "lipschitz": 1}
-    for tau in (0.1, 0.5, 1.0):
-        ratio = tau / (tau - 2 * tau / 3) * (1 + 2 * tau / 3)
-        assert ratio == pytest.approx(3 + 2 * tau)
-        theorem = KernelSampling(**about, smallest=tau)
-        assert theorem.sizes(0.5).condition_number == pytest.approx(ratio)
-
-
 def test_10_the_histogram_s_noise_is_not_the_noise_of_the_means():
     """16 cells at the printed n and a small epsilon: some cell is empty, so K is infinite.
 
@@ -82,15 +71,3 @@ def test_10_the_histogram_s_noise_is_not_the_noise_of_the_means():
     assert printed.error < 2
     corrected = HistogramSampling(**about).sizes(0.24)
     assert (1 - math.exp(-1e-4 * corrected.n / 32) / 2) ** 16 > 0.999
-
-
-def test_12_the_theorem_it_rests_on_fails_by_itself_with_nearly_gamma():
-    """The noise alone: 1 - (1 - gamma/|F|)^|F|. The printed probabilities leave all of it out."""
-    gamma = 0.05
-    for functions in (1, 10, 1000):  # sigma = 1 / log(|F| / gamma)
-        outside = -math.expm1(functions * math.log1p(-gamma / functions))
-        assert 0.97 * gamma < outside <= gamma * (1 + 1e-9)
-    about = {"epsilon": 1, "gamma": 0.05, "functions": 10, "cells": 4}
-    assert HistogramSampling(**about).sizes(0.1).probability == pytest.approx(0.7)
-    printed = HistogramSampling(**about, printed=True).sizes(0.1)
-    assert printed.probability == pytest.approx(0.85)

@@ -60,11 +60,13 @@ def test_the_corrected_sizes_of_histogram_and_kernel_density():
     histogram = HistogramSampling(**BASE, cells=8, smallest=0.05)
     log80 = 4.3820266
     assert histogram.sizes(0.05).least_n["reference"] == pytest.approx(32 * log80 / 0.05)
+    assert histogram.sizes(0.05).probability == pytest.approx(1 - 6 * 0.1)
     kernel = KernelSampling(epsilon=1, gamma=0.1, functions=1, columns=1, smallest=0.5, lipschitz=1)
     assert (kernel.steps, kernel.bandwidth) == (36, pytest.approx(1 / 12))
     estimate = 72 * 9.6 * (1.5 + 0.5 / 18) * math.log(2 * 37 / 0.1) / 0.25
     noise = 12 * (36 + 14.4) * math.log(37 / 0.1) / 0.5
     assert kernel.sizes(0.05).least_n["reference"] == pytest.approx(max(estimate, noise))
+    assert kernel.sizes(0.05).condition_number == pytest.approx(3 + 2 * 0.5)
 
 
 def test_sizes_and_delta_are_inverse_and_least():
@@ -117,10 +119,8 @@ def test_peak_and_row_of_a_folded_kernel():
             assert lattice.max() <= k + FACES / h
 
 
-FAR = KernelSampling(**BASE, columns=300, smallest=0.1, lipschitz=3)
-
-
 def test_what_is_refused():
+    far = KernelSampling(**BASE, columns=300, smallest=0.1, lipschitz=3)
     for make, message in [
         (lambda: UniformSampling(**{**BASE, "epsilon": 0}, cells=2), "epsilon must be .* above 0"),
         (lambda: UniformSampling(**{**BASE, "functions": 0}, cells=2), "functions must be a whole"),
@@ -129,11 +129,8 @@ def test_what_is_refused():
         (lambda: UniformSampling(**BASE, cells=2).sizes(0.6), "delta must be .* at most 0.5"),
         (lambda: UniformSampling(**BASE, cells=2).delta(10.0), "n must be a whole number"),
         (lambda: ReferenceSampling(**BASE, condition_number=0.5), "must be a number of at least 1"),
-        (lambda: FAR.sizes(0.1), "more rows or candidates than floating point holds"),
-        (
-            lambda: KernelSampling(**BASE, columns=2, printed=True).bandwidth,
-            "the printed bandwidth",
-        ),
+        (lambda: far.sizes(0.1), "more rows or candidates than floating point holds"),
+        (lambda: THEOREMS[-1].bandwidth, "the printed bandwidth"),
         (lambda: HistogramSampling(**BASE, cells=4, smallest=0.3), "at most 0.25, got 0.3"),
         (lambda: HistogramSampling(**BASE, cells=4, largest=0.2), "at least 0.25 and at most 1"),
         (lambda: HistogramSampling(**BASE, cells=4, sensitivity=2, printed=True), "the paper's"),

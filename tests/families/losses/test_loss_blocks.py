@@ -89,13 +89,10 @@ def test_distances_of_some_pairs_bound_those_of_all(kept, work, monkeypatch):
 
 def test_values_are_the_losses_within_the_rounding(rows_of):
     block = BLOCKS[0]
-    rows, at = (
-        rows_of(block.columns),
-        np.array([*itertools.product(*(a.values for a in block.axes))]),
-    )
-    sign = 2 * rows["y"] - 1
-    predictor = at[:, 0] + at[:, 1] * rows["x"][:, None] / 4
-    exact = np.logaddexp(0, -sign[:, None] * predictor)
+    rows, axes = rows_of(block.columns), [axis.values for axis in block.axes]
+    intercept, slope = np.array(list(itertools.product(*axes))).T
+    sign, x = 2 * rows["y"][:, None] - 1, rows["x"][:, None] / 4
+    exact = np.logaddexp(0, -sign * (intercept + slope * x))
     values = block.values(rows) * block.unit
     np.testing.assert_allclose(values, exact, atol=block.rounding, rtol=0)
     assert 0 <= values.min() <= values.max() <= block.largest_loss
