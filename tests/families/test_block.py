@@ -25,14 +25,10 @@ SCHEMA = Schema([
 ])  # fmt: skip
 COUNTED = ["region", "smoker", "job", "age"]
 CONDITIONS = [
-    "smoker",
-    "not smoker",
-    "region == 'north'",
-    "region in ['south', 'east']",
+    "smoker", "not smoker", "region == 'north'", "region in ['south', 'east']", "job in ['a', 'b']",
     "job == 'a' and age >= 5",
-    "job in ['a', 'b']",
     "smoker and region == 'north' and job == 'd' or not smoker and region != 'east' and job == 'b'",
-]
+]  # fmt: skip
 
 
 def equal_noise(blocks, chosen=None):

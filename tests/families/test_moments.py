@@ -170,6 +170,12 @@ def test_sums_are_exact_where_one_float_product_over_all_rows_is_not():
     sums = block.sums({"x": x, "y": y}).tolist()
     assert sums == [n * odd, total, n * odd**2, odd * total, squares]
     assert int(float(x.astype(float) @ x.astype(float))) != n * odd**2  # the trap is real
+    # A product of three takes 54 bits.
+    schema = Schema([Number(name, -1, 1, points=2**19 + 1, missing=0) for name in "abc"])
+    block = Moments.of_terms(schema, [(A, B, ("c", None)), (A,)])
+    codes = {name: np.arange(2**18 - 99, 2**18 + 1) for name in "abc"}
+    exact = codes["a"].tolist()
+    assert block.sums(codes).tolist() == [sum(a**3 for a in exact), sum(exact)]
 
 
 FINE = Schema([Number(name, -1, 1, points=1001, missing=0) for name in "ab"])

@@ -28,30 +28,21 @@ RULES = [
 ]
 COLUMNS = [AGE, MARITAL, TOWN, AREA, SEX]
 ASKED = {
-    "a": dps.Marginals(["age", "marital"]),
-    "b": dps.Marginals(["marital", "sex"]),
-    "c": dps.Marginals(["sex", "town"]),
-    "d": dps.Proportion("sex == 'm' and age < 65"),
+    "a": dps.Marginals(["age", "marital"]), "b": dps.Marginals(["marital", "sex"]),
+    "c": dps.Marginals(["sex", "town"]), "d": dps.Proportion("sex == 'm' and age < 65"),
     "e": dps.Proportion("marital == 'widowed' and sex == 'f'"),
-}
+}  # fmt: skip
 WANTED = [("age", "marital"), ("marital", "sex"), ("sex", "town"), ("age",), ("sex",),
           ("town", "area"), ("sex", "area"), ("area",)]  # fmt: skip
 
 
-def table_of_rows(n=2_000):
-    rng = np.random.default_rng(1)
-    rows = pd.DataFrame({
-        "age": rng.integers(0, 99, n),
-        "marital": rng.choice(["never", "married", "widowed"], n),
-        "town": rng.choice(list("abc"), n),
-        "sex": rng.choice(["f", "m"], n),
-    })  # fmt: skip
-    rows.loc[rows.age < 15, "marital"] = "never"
-    rows["area"] = rows.town.map({"a": "n", "b": "n", "c": "s"})
-    return rows
-
-
-ROWS_OF_TABLE = table_of_rows()
+RNG = np.random.default_rng(1)
+ROWS_OF_TABLE = pd.DataFrame({
+    "age": RNG.integers(0, 99, 2_000), "marital": RNG.choice(MARITAL.levels, 2_000),
+    "town": RNG.choice(TOWN.levels, 2_000), "sex": RNG.choice(SEX.levels, 2_000),
+})  # fmt: skip
+ROWS_OF_TABLE.loc[ROWS_OF_TABLE.age < 15, "marital"] = "never"
+ROWS_OF_TABLE["area"] = ROWS_OF_TABLE.town.map({"a": "n", "b": "n", "c": "s"})
 TOTALS = [
     dps.Total("sex == 'f'", int((ROWS_OF_TABLE.sex == "f").sum()), of="table"),
     dps.Total("age < 15", int((ROWS_OF_TABLE.age < 15).sum()), of="table"),
@@ -67,9 +58,7 @@ CODES = {
 
 def values(block):
     """Values (d, m) of the functions of a block in all combinations of bins."""
-    if block == ROWS:
-        return np.ones((1, len(GRID)))
-    return block.evaluate(CODES).matrix().toarray()
+    return np.ones((1, len(GRID))) if block == ROWS else block.functions(CODES)
 
 
 def least_variances(sources, wanted):

@@ -370,6 +370,13 @@ def test_check_counts_rows_that_break_rules():
     moved = (rows.town == "c") != (rows.area == "s")
     assert dict(fit.broken) == {CHILD.text: children.sum(), TOWNS.text: moved.sum()}
     assert f"rule 'area follows from town': {moved.sum()} rows break it" in repr(fit)
+    declared = with_totals(total("marital == 'never'", 5), total("area == 'n'", 1))
+    plan = dps.plan(declared, {"a": dps.Marginals(["age", "marital"])}, budget=dps.PureDP(1))
+    rows = pd.DataFrame({"age": [3, 30, 40], "marital": ["married", "never", "married"],
+                         "town": "a", "area": "s"})  # fmt: skip
+    fit = dps.check(plan, rows)  # rows are counted as they are read
+    assert fit.totals == (("5 rows of the table have marital == 'never'", 2),)
+    assert "counted here: 2" in str(fit)
 
 
 def test_totals_of_persons_are_of_rows_as_they_are_read(no_noise):
@@ -460,13 +467,3 @@ def test_totals_that_fix_the_number_of_rows_go_with_a_public_one():
             dps.plan(with_totals(*totals), YOUNG, budget=dps.PureDP(1), unit="add_remove")
     for totals in ((young, total("age >= 15", 30)), (north,)):  # of 30 to 60 rows
         dps.plan(with_totals(*totals), YOUNG, budget=dps.PureDP(1), unit="add_remove")
-
-
-def test_check_counts_rows_as_they_are_read():
-    declared = with_totals(total("marital == 'never'", 5), total("area == 'n'", 1))
-    plan = dps.plan(declared, {"a": dps.Marginals(["age", "marital"])}, budget=dps.PureDP(1))
-    rows = pd.DataFrame({"age": [3, 30, 40], "marital": ["married", "never", "married"],
-                         "town": "a", "area": "s"})  # fmt: skip
-    fit = dps.check(plan, rows)
-    assert fit.totals == (("5 rows of the table have marital == 'never'", 2),)
-    assert "counted here: 2" in str(fit)
