@@ -25,9 +25,6 @@ SCHEMA = dps.Schema([
 ])  # fmt: skip
 
 
-PART = GroupMoments(SCHEMA["x"], (Subgroup.of(SCHEMA, "not b", ["x"]),))
-
-
 def test_sums_are_those_of_the_complete_cases():
     rng = np.random.default_rng(0)
     codes = {c.name: rng.integers(c.code_range[0], c.code_range[1] + 1, 200) for c in SCHEMA}
@@ -36,7 +33,7 @@ def test_sums_are_those_of_the_complete_cases():
     x, y = codes["x"][kept], codes["y"][kept]
     expected = [x.sum(), y.sum(), (x * x).sum(), (x * y).sum(), (y * y).sum(), kept.sum()]
     assert block.sums(codes).tolist() == expected
-    parts = PART.sums(codes) / 16
+    parts = GroupMoments(SCHEMA["x"], (Subgroup.of(SCHEMA, "not b", ["x"]),)).sums(codes) / 16
     own = codes["x"][(codes["x"] <= 2) & (codes["b"] == 0)] / 2
     np.testing.assert_allclose(TO_MOMENTS @ parts, [len(own), own.sum(), (own**2).sum()])
 
@@ -46,9 +43,12 @@ PLAIN = GroupMoments.by(SCHEMA["x"], SCHEMA["c"], (0, 2)).to_dict()
 B_OR_ONE = (Subgroup.of(SCHEMA, "b", []), Subgroup.of(SCHEMA, "c == 'one'", []))
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
+def number(name, points):
+    return dps.Number(name, 0, 1, points=points, missing=0)
+
+
+def test_what_would_break_the_sensitivity_is_refused():
+    for make, message in [
         (lambda: Moments((SCHEMA["x"],), ((("x", None),),)), "need a value in every row"),
         (lambda: GroupMoments.by(SCHEMA["b"], SCHEMA["c"], (0, 1)), "not a number"),
         (lambda: GroupMoments.by(SCHEMA["x"], SCHEMA["x"], (0, 1)), "own groups"),
@@ -67,23 +67,15 @@ B_OR_ONE = (Subgroup.of(SCHEMA, "b", []), Subgroup.of(SCHEMA, "c == 'one'", []))
         (lambda: PairMoments((SCHEMA["z"], number("q", 3)), ALL * 2), "different numbers"),
         (lambda: PairMoments((SCHEMA["z"], number("q", 3)), ()), "different numbers"),
         (lambda: PairMoments((SCHEMA["z"], SCHEMA["x"]), ALL), "allow_missing"),
-    ],
-)  # fmt: skip
-def test_what_would_break_the_sensitivity_is_refused(make, message):
-    with pytest.raises(RequestError, match=message):
-        make()
+    ]:  # fmt: skip
+        with pytest.raises(RequestError, match=message):
+            make()
 
-
-# Parts of two numbers: products that are not negative and add up, on coarse and fine grids
 
 SIZES = (2, 3, 63, 64, 129, 1_001, 1_025, 4_001)
 
 
-def number(name, points):
-    return dps.Number(name, 0, 1, points=points, missing=0)
-
-
-def test_parts_add_up_and_keep_sums_and_squares():
+def test_parts_of_two_numbers_add_up_and_keep_sums_and_squares():
     for points in SIZES:
         first, second = number("a", points), number("b", 3)
         block = PairMoments((first, second), ALL)

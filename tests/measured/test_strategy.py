@@ -1,4 +1,4 @@
-"""A strategy: its order, its exact cost, its noise, and one plain form for two files."""
+"""A strategy: its order, its exact cost, and its noise."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -26,16 +26,13 @@ def strategy(*blocks, budget=None, **options):
     return Strategy(SCHEMA, blocks, budget or dps.PureDP(1), **options)
 
 
-def test_another_order_or_a_second_count_is_refused():
+def test_blocks_come_in_one_order_with_the_count_of_their_neighbour_relation():
     for blocks in [
         (COUNT, TABLE), (REFERENCE, TABLE), (TABLE, COUNT, REFERENCE), (TABLE, COUNT, COUNT),
         (TABLE, REFERENCE, REFERENCE, COUNT), (TABLE, replace(COUNT, role="other")),
     ]:  # fmt: skip
         with pytest.raises(dps.RequestError, match="in the order family, score, persons, contrast"):
             strategy(*blocks, unit="add_remove")
-
-
-def test_the_count_goes_with_the_neighbour_relation():
     for blocks, unit in (((TABLE, COUNT), "replace"), ((TABLE,), "add_remove")):
         with pytest.raises(dps.RequestError, match="measures the number of rows under unit="):
             strategy(*blocks, unit=unit)
