@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpstats.errors import RequestError
-from dpstats.families import block_from_dict
 from dpstats.families.features import SIGN, has_sign, product, replacement
 from dpstats.families.moments import Moments, fourth_moments_of_pairs, third_and_fourth_powers
 from dpstats.families.subgroups import Subgroup

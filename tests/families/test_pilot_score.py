@@ -113,9 +113,6 @@ def test_functions_are_the_score_of_the_model(rows_of):
         np.testing.assert_allclose(found, terms * residual * inside, atol=tolerance)
         assert block_from_dict(known.to_dict(), SCHEMA) == known
         assert known.settles(block)
-    for clip in (None, 0, 2**20, 1.0):
-        with pytest.raises(RequestError, match="a second stage"):
-            replace(known, clip=clip)
 
 
 def test_a_row_adds_the_same_whatever_rows_are_beside_it(rows_of):
@@ -148,6 +145,9 @@ def test_blocks_whose_sensitivity_would_not_hold_are_refused():
     ]:  # fmt: skip
         with pytest.raises(RequestError, match="a second stage needs distinct terms"):
             replace(score([ONE, U]), **changes)
+    for clip in (None, 0, 2**20, 1.0):
+        with pytest.raises(RequestError, match="a second stage"):
+            replace(LINES[0].at(np.array([0.5]), 0.7), clip=clip)
     with pytest.raises(RequestError, match="allow_missing"):
         score([ONE, (("gap", None),)])
     fine = dps.Schema([dps.Number(n, 0, 1, points=2**16 + 1, missing=0) for n in "pqr"]

@@ -145,6 +145,15 @@ def test_impossible_cells_are_zero_without_noise():
     share = release.infer(dps.Proportion("town == 'a' and area == 's'"))
     assert (share.params[0], *share.conf_int()) == (0, 0, 0)
     assert share.test(0.1).pvalue < 1e-6
+    # What holds always is every row.
+    schema = dps.Schema([AGE, MARITAL], rules=RULES[:1])
+    asked = {"a": dps.Proportion("age < 15 and marital != 'never'")}
+    for unit in ("replace", "add_remove"):
+        plan = dps.plan(schema, asked, budget=dps.PureDP(0.1), unit=unit)
+        always = dps.Proportion("age >= 15 or marital == 'never'")
+        share = dps.release(plan, ROWS_OF_TABLE).infer(always)
+        assert share.params[0] == pytest.approx(1)
+        assert share.conf_int()[1] == 1
 
 
 def test_a_public_total_is_its_own_answer():
@@ -224,14 +233,3 @@ def test_beyond_the_linked_cells_only_the_nearest_are_used(monkeypatch):
     assert np.all(best.noise_variances < near.noise_variances * (1 - 1e-6))
     assert np.all(near.noise_variances < plain.noise_variances * (1 - 1e-6))
     assert any("more than 8" in note for note in near.constraint_notes)
-
-
-def test_what_holds_always_is_every_row():
-    schema = dps.Schema([AGE, MARITAL], rules=RULES[:1])
-    asked = {"a": dps.Proportion("age < 15 and marital != 'never'")}
-    for unit in ("replace", "add_remove"):
-        plan = dps.plan(schema, asked, budget=dps.PureDP(0.1), unit=unit)
-        release = dps.release(plan, ROWS_OF_TABLE)
-        share = release.infer(dps.Proportion("age >= 15 or marital == 'never'"))
-        assert share.params[0] == pytest.approx(1)
-        assert share.conf_int()[1] == 1

@@ -72,10 +72,7 @@ def test_matrices():
         if math.isfinite(error):
             private = np.linalg.solve(b, of_x[:p, p])
             assert np.linalg.norm(private - coefficients) <= error * (1 + 1e-9)
-
-
-def test_a_centred_matrix_moves_up_to_three_times_as_much():
-    """E x^2 - (E x)^2 with both means off by delta, at a mean near one."""
+    # A centred one moves up to three times as much, at a mean near one.
     delta, mean, square = 1e-4, 0.999, 0.9985
     moved = (square + delta - (mean - delta) ** 2) - (square - mean**2)
     assert theory.covariance_error(delta, 1) < moved
