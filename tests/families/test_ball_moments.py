@@ -10,9 +10,9 @@ import dpstats as dps
 from dpstats.families.ball_moments import RADIUS, BallMoments
 
 SCHEMA = dps.Schema([
-    dps.Number("age", 0, 100, points=201, missing=40), dps.Number("bare", 0, 1),
+    dps.Number("age", 0, 100, points=201, missing=40),
     dps.Number("pay", -10, 30, points=401, missing=0),
-    dps.Number("score", values=[0, 1, 2, 5], missing=0), dps.Category("region", ["n", "s"]),
+    dps.Number("score", values=[0, 1, 2, 5], missing=0),
 ])  # fmt: skip
 CENTER, SCALE = {"age": 45, "pay": 2.5}, {"age": 15, "pay": 5.7}
 BLOCK = BallMoments.of(SCHEMA, ["pay", "age", "score"], 2.1, CENTER, SCALE)

@@ -17,10 +17,8 @@ from dpstats.privacy.neighbours import Neighbours
 from dpstats.schema import Boolean, Category, Number, Schema
 
 SCHEMA = Schema([
-    Category("region", ["north", "south", "east"]),
-    Boolean("smoker"),
-    Category("job", list("abcd")),
-    Number("age", 0, 6, points=7, edges=[2, 5], missing=3),
+    Category("region", ["north", "south", "east"]), Boolean("smoker"),
+    Category("job", list("abcd")), Number("age", 0, 6, points=7, edges=[2, 5], missing=3),
     Number("pay", -4, 4, points=9, missing=0),
 ])  # fmt: skip
 COUNTED = ["region", "smoker", "job", "age"]

@@ -12,18 +12,16 @@ from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema import Boolean, Category, Number, Schema
 from dpstats.schema.conditions import CellSet, read_condition
 
+FAR = 'it\'s & or | "far"'
 SCHEMA = Schema([
-    Category("smoker", ["no", "yes"]),
-    Category("region", ["north", "it's & or | \"far\"", "e~st"]),
-    Category("class", [1, 2.5, 4]),
-    Boolean("retired"),
+    Category("smoker", ["no", "yes"]), Category("region", ["north", FAR, "e~st"]),
+    Category("class", [1, 2.5, 4]), Boolean("retired"),
     Number("age", 0, 100, points=1001, edges=[18, 40.5, 65]),
     Number("body mass", 10, 50, points=401, edges=[18.5, 25], closed="right"),
     Number("score", values=[17.5, 22, 27]),
     Number("trust", 0, 10, points=11, edges=[2, 6], allow_missing=True),
     Number("mark", values=[17.5, 22, 27], allow_missing=True),
 ])  # fmt: skip
-FAR = 'it\'s & or | "far"'
 
 
 def read(text):

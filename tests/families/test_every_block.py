@@ -128,9 +128,8 @@ BLOCKS = EXACT | BOUNDED
 
 def units_of(block):
     """All codes of units, of contrasts: either sign in every pair, and those in none."""
-    if isinstance(block, Contrasts):
-        return range(UNPAIRED, 2 * (block.pairs[0] + block.triples[0]))
-    return None
+    contrasts = isinstance(block, Contrasts)
+    return range(UNPAIRED, 2 * (block.pairs[0] + block.triples[0])) if contrasts else None
 
 
 def test_every_kind_is_here():

@@ -33,11 +33,9 @@ N = 400
 def frame(seed=1, n=N):
     rng = np.random.default_rng(seed)
     return pd.DataFrame({
-        "smoker": rng.choice(["no", "yes"], n, p=[0.7, 0.3]),
+        "smoker": rng.choice(["no", "yes"], n, p=[0.7, 0.3]), "tall": rng.random(n) < 0.4,
         "region": rng.choice(["north", "south", "east", "west"], n),
-        "tall": rng.random(n) < 0.4,
-        "age": rng.integers(0, 201, n) / 2,
-        "pay": rng.integers(-20, 21, n) / 2,
+        "age": rng.integers(0, 201, n) / 2, "pay": rng.integers(-20, 21, n) / 2,
     })  # fmt: skip
 
 
@@ -64,19 +62,14 @@ def condition(text):
 
 
 BLOCKS = [
-    table("smoker", "region"),
-    table("region", "age"),
-    condition("tall"),
+    table("smoker", "region"), table("region", "age"), condition("tall"),
     Moments.of(SCHEMA, ["age", "pay"], ["smoker"]),
-]
+]  # fmt: skip
 WANTED = [
-    *map(table, ["region", "smoker", "age"]),
-    table("region", "age"),
-    condition("not tall"),
-    condition("smoker == 'yes' or region != 'west'"),
-    condition("region == 'west'"),
+    *map(table, ["region", "smoker", "age"]), table("region", "age"), condition("not tall"),
+    condition("smoker == 'yes' or region != 'west'"), condition("region == 'west'"),
     Moments.of(SCHEMA, ["pay"]),
-]
+]  # fmt: skip
 
 
 @given(

@@ -68,10 +68,7 @@ def test_quantiles_are_the_smallest_that_the_exact_law_allows(seeded_noise, shar
 
 
 def noise_and_rows_allowed(held, ends):
-    """How far the noise on each sum, and at last that on n, goes if means have these ends.
-
-    Of sums that stay positive: low (n + r) = S - q and high (n - r) = S + q.
-    """
+    """The q of each sum, and at last r of n: low (n + r) = S - q and high (n - r) = S + q."""
     low, high = ends
     r = (2 * held.sums - held.n * (low + high)) / (low - high)
     q = high * (held.n - r) - held.sums

@@ -12,8 +12,7 @@ from dpstats.families.tables.residuals import residuals_of
 from dpstats.measured.strategy import PlannedBlock, Strategy
 
 SCHEMA = dps.Schema([
-    dps.Category("region", ["north", "south", "east"]),
-    dps.Boolean("smoker"),
+    dps.Category("region", ["north", "south", "east"]), dps.Boolean("smoker"),
     dps.Number("age", 0, 100, points=101, edges=[18, 65], missing=40),
 ])  # fmt: skip
 TABLE = PlannedBlock(dps.Cells.table(SCHEMA, ["region", "smoker"]), Fraction(4))

@@ -181,9 +181,6 @@ def test_a_logarithmic_grid_has_equal_steps_and_codes_the_nearest_logarithm():
                                    np.log(column.decode(codes)), atol=1e-9)  # fmt: skip
 
 
-# Categories: coded in the declared order, matched exactly
-
-
 def test_of_levels_with_one_meaning_the_shortest_form_or_none_is_meant():
     column = Category("x", ["01", "1", "1.0", "05", "005", "True", "TRUE"], allow_missing=True)
     cells = ["01", "1", "1.0", "1.00", "05", "5", "true", "TRUE"]

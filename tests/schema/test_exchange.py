@@ -10,13 +10,10 @@ from dpstats.schema.plain_yaml import read_yaml
 
 EVERY = dps.Schema(
     [
-        dps.Boolean("b", missing=True),
-        dps.Boolean("b2", allow_missing=True, note="asked since 2020"),
-        dps.Category("c", ["x", "y"], other="y"),
+        dps.Boolean("b", missing=True), dps.Boolean("b2", allow_missing=True, note="since 2020"),
+        dps.Category("c", ["x", "y"], other="y"), dps.Category("f", [0.5, 1.5]),
         dps.Category("l", {"no": 1, "yes": 2}, allow_missing=True, note="code book"),
-        dps.Category("t", {"no": "n", "yes": "y"}, missing="no"),
-        dps.Category("f", [0.5, 1.5]),
-        dps.Category("tf", [True, False]),
+        dps.Category("t", {"no": "n", "yes": "y"}, missing="no"), dps.Category("tf", [True, False]),
         dps.Number("n", 0, 120, edges=[18], missing=3),
         dps.Number("w", 0, 120, points=121, allow_missing=True),
         dps.Number("v", values=[17.5, 22, 27], allow_missing=True),
@@ -32,12 +29,9 @@ EVERY = dps.Schema(
         dps.Number("log n", 1, 120, scale="log", source="n"),
         dps.Number("days", 0, 9, missing=0, source="  `last seen`-`diagnosed` "),
     ],
-    rules=[
-        dps.Never("n < 18 and c == 'y'", set={"c": "x"}),
-        dps.Order("lg >= nc", change="lg"),
-    ],
+    rules=[dps.Never("n < 18 and c == 'y'", set={"c": "x"}), dps.Order("lg >= nc", change="lg")],
     totals=[dps.Total("n < 18", 50, of="table")],
-)
+)  # fmt: skip
 PUMS = """\
 # of 2020
 PUMS:

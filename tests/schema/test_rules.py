@@ -1,6 +1,7 @@
 """Rules, views and totals: what is refused, how rows are read, and rows that agree."""
 
 import dataclasses
+import functools
 import itertools
 import json
 import pickle
@@ -296,15 +297,12 @@ PAIRS = dps.Marginals(["age", "marital", "town", "area"])
 VIEWS = {"stay": dps.Marginals(["came", "went"]), "views": dps.Marginals(["age", "log_cost"])}
 
 
-@pytest.mark.parametrize(
-    ("asked", "reference", "epsilon"),
-    [
-        ({"pairs": PAIRS, **VIEWS, "both": dps.Marginals(["cost", "log_cost"])}, None, 0.1),
-        ({"pairs": PAIRS}, dps.PerturbedHistogram(), 10_000),
-        ({"pairs": PAIRS, "moments": dps.Covariance(["age", "came"])}, dps.LogLinear(), 0.1),
-        ({"moments": dps.Mean("age"), "cost": dps.Mean("cost"), **VIEWS}, None, 10_000),
-    ],
-)
+@pytest.mark.parametrize(("asked", "reference", "epsilon"), [
+    ({"pairs": PAIRS, **VIEWS, "both": dps.Marginals(["cost", "log_cost"])}, None, 0.1),
+    ({"pairs": PAIRS}, dps.PerturbedHistogram(), 10_000),
+    ({"pairs": PAIRS, "moments": dps.Covariance(["age", "came"])}, dps.LogLinear(), 0.1),
+    ({"moments": dps.Mean("age"), "cost": dps.Mean("cost"), **VIEWS}, None, 10_000),
+])  # fmt: skip
 def test_no_synthetic_row_breaks_a_rule(asked, reference, epsilon):
     plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(epsilon), n=500, reference=reference)
     measured = dps.measure(plan, random_rows(500, 2))
@@ -401,11 +399,7 @@ def test_rules_on_columns_that_are_not_taken_are_left_out():
         dps.Schema.from_frictionless(document, columns=["age", "marital", "area"])
 
 
-# Public totals
-
-
-def total(condition, count, of="table"):
-    return dps.Total(condition, count, of=of)
+total = functools.partial(dps.Total, of="table")
 
 
 def with_totals(*totals):
@@ -439,7 +433,7 @@ def test_totals_that_no_table_has_are_refused():
 
 
 def test_totals_of_the_population_limit_no_table():
-    declared = with_totals(total("age < 15", 100, "population"), total("age < 65", 50))
+    declared = with_totals(total("age < 15", 100, of="population"), total("age < 65", 50))
     assert [t.of for t in declared.totals] == ["population", "table"]
 
 

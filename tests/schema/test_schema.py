@@ -45,10 +45,8 @@ def test_files_and_schemas_that_cannot_be_are_refused(tmp_path):
 
 
 SCHEMA = Schema([
-    Category("smoker", ["no", "yes"], note="question 7"),
-    Number("age", 0, 120, edges=[18, 65], missing=40),
-    Boolean("tall", allow_missing=True),
-    Number("score", values=[17.5, 22, 27]),
+    Category("smoker", ["no", "yes"]), Number("age", 0, 120, edges=[18, 65], missing=40),
+    Boolean("tall", allow_missing=True), Number("score", values=[17.5, 22, 27]),
     Category("wave", [1, 2]),
 ])  # fmt: skip
 

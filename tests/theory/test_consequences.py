@@ -11,17 +11,6 @@ from dpstats import theory
 from dpstats.errors import RequestError
 
 
-def matrices(seed):
-    """A second-moment matrix of rows in [-1, 1]^p and one with entries within delta of it."""
-    rng = np.random.default_rng(seed)
-    p, delta = int(rng.integers(1, 6)), float(rng.uniform(0.001, 0.05))
-    rows = np.clip(rng.uniform(-1, 1, (200, p + 1)) @ (np.eye(p + 1) + 0.3) / 2, -1, 1)
-    moved = np.sign(rng.normal(size=(p + 1, p + 1))) * delta
-    moved = np.triu(moved) + np.triu(moved, 1).T
-    moments = rows.T @ rows / 200
-    return p, delta, moments, moments + moved
-
-
 def test_the_margin_of_a_proportion_covers():
     """Exact for 50 rows and the worst shift of delta; the bound is Hoeffding's."""
     n, delta = 50, 0.03
@@ -55,7 +44,12 @@ def test_chi_square():
 
 def test_matrices():
     for seed in range(20):
-        p, delta, of_y, of_x = matrices(seed)
+        rng = np.random.default_rng(seed)
+        p, delta = int(rng.integers(1, 6)), float(rng.uniform(0.001, 0.05))
+        rows = np.clip(rng.uniform(-1, 1, (200, p + 1)) @ (np.eye(p + 1) + 0.3) / 2, -1, 1)
+        moved = np.sign(rng.normal(size=(p + 1, p + 1))) * delta
+        of_y = rows.T @ rows / 200  # and one with entries within delta of it
+        of_x = of_y + np.triu(moved) + np.triu(moved, 1).T
         a, b = of_y[:p, :p], of_x[:p, :p]
         bound = theory.covariance_error(delta, p)
         assert np.linalg.norm(b - a, 2) <= bound * (1 + 1e-12)

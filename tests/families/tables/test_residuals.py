@@ -13,10 +13,8 @@ from dpstats.families.tables.residuals import Residual, joint_l2_squared, residu
 from dpstats.schema import Boolean, Category, Number, Schema
 
 SCHEMA = Schema([
-    Category("region", ["north", "south", "east"]),
-    Boolean("smoker"),
-    Boolean("tall", allow_missing=True),
-    Number("age", 0, 6, points=7, edges=[2, 5]),
+    Category("region", ["north", "south", "east"]), Boolean("smoker"),
+    Boolean("tall", allow_missing=True), Number("age", 0, 6, points=7, edges=[2, 5]),
 ])  # fmt: skip
 subsets = st.lists(st.sampled_from(SCHEMA.names), min_size=1, max_size=3, unique=True)
 
