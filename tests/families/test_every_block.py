@@ -132,6 +132,11 @@ def units_of(block):
     return range(UNPAIRED, 2 * (block.pairs[0] + block.triples[0])) if contrasts else None
 
 
+def part_of(block):
+    """Without its first function, if there is another."""
+    return block.restrict(np.arange(block.size) >= min(1, block.size - 1))
+
+
 def test_every_kind_is_here():
     of_persons = {"person_shares", "person_moments"}  # see persons/
     assert {block.kind for block in BLOCKS.values()} == KINDS.keys() - of_persons
@@ -142,7 +147,7 @@ def test_no_pair_of_rows_passes_the_claim(name, rows_of, change_of):
     """All pairs of rows, those outside a subgroup and missing cells included; not far above it."""
     block = BLOCKS[name]
     rows = rows_of(block.columns, units_of(block))
-    part = block.restrict(np.arange(block.size) > 0) if block.size > 1 else block
+    part = part_of(block)
     for unit, after in (("replace", rows), ("add_remove", None)):
         found, claimed = change_of(block, rows, after), block.sensitivity(unit)
         assert found.l1 <= claimed.l1 <= 4 * found.l1, unit
@@ -157,7 +162,9 @@ def test_what_follows_has_the_sums_of_its_own():
     rng, follow = np.random.default_rng(1), set()
     rows = {c.name: rng.integers(*c.code_range, 40, endpoint=True) for c in SCHEMA}
     rows[UNIT] = rng.integers(0, 6, 40)
-    for (name, block), (other, wanted) in itertools.permutations(BLOCKS.items(), 2):
+    pairs = [((name, block), ("its part", part_of(block))) for name, block in BLOCKS.items()]
+    pairs += itertools.permutations(BLOCKS.items(), 2)
+    for (name, block), (other, wanted) in pairs:
         derivation = block.derive(wanted)
         if derivation is not None:
             follows = derivation.terms > 0
@@ -165,7 +172,7 @@ def test_what_follows_has_the_sums_of_its_own():
             np.testing.assert_array_equal(derived[follows], wanted.sums(rows)[follows])
             follow.add((name, other))
     some = ("groups", "another of the groups"), ("moments", "first moments and groups")
-    assert follow >= {("table", "all sets"), *some}
+    assert follow >= {("table", "all sets"), *some, *((name, "its part") for name in BLOCKS)}
 
 
 @pytest.mark.parametrize("name", BLOCKS)

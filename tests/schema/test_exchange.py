@@ -26,7 +26,7 @@ EVERY = dps.Schema(
         dps.Category("i", [2**40, -1, 7], missing=7, other=-1),
         dps.Category("m", {"ä": -0.01, "...": 1e4, "2": 3}, missing="2", note='"'),
         dps.Number("awkward", -0.1, 0.1 + 0.2, points=11, edges=[1e-9, 0.1], missing=-0.1),
-        dps.Number("log n", 1, 120, scale="log", source="n"),
+        dps.Number("log n", 1, 120, scale="log", source="`n`"),
         dps.Number("days", 0, 9, missing=0, source="  `last seen`-`diagnosed` "),
     ],
     rules=[dps.Never("n < 18 and c == 'y'", set={"c": "x"}), dps.Order("lg >= nc", change="lg")],
@@ -67,7 +67,7 @@ def toml(value):
 
 
 def test_plain_data_files_and_frictionless_give_back_every_column(tmp_path):
-    assert EVERY["days"].source == "`last seen` - diagnosed"
+    assert (EVERY["log n"].view_of, EVERY["days"].source) == ("n", "`last seen` - diagnosed")
     plain, between = json.loads(json.dumps([EVERY.to_dict(), EVERY.between_columns]))
     assert (len(between["rules"]), len(between["totals"])) == (2, 1)
     lines = []
@@ -145,7 +145,7 @@ def test_missing_values_of_a_field_are_those_that_it_can_hold():
         {"name": "coded", "type": "string"},
     ]
     document = {"fields": fields, "missingValues": ["", "NA", "-9", {"value": "9999-12-31"}]}
-    schema = dps.Schema.from_frictionless(document, add={"coded": {"levels": [1, 2]}})
+    schema = dps.Schema.from_frictionless(document, add={"coded": {"levels": [1, 2], "missing": 1}})
     assert {column.name: column.missing_values for column in schema} == {
         "x": (-9,), "own": (-1,), "text": ("NA", "-9", "9999-12-31"), "coded": (-9,),
     }  # fmt: skip
@@ -205,6 +205,7 @@ def test_guesses_that_do_not_fit_are_refused():
     for guesses in [
         {"typical": {"weight": {"mean": 1, "sd": 1}}},
         {"typical": {"smoker": {"mean": 1, "sd": 1}}}, {"typical": {"age": 45}},
+        {"typical": {"age": {"mean": 60, "sd": 0}}},
         {"typical": {"age": {"mean": 120, "sd": 9}}}, {"typical": {"pay": {"mean": 5, "sd": 500}}},
         {"typical": {"score": {"mean": 0.5, "sd": 0.6}}},
         {"shares": {"region": {"west": 0.2}}}, {"shares": {"region": {"north": 0.7, "south": 0.5}}},

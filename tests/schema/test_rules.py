@@ -199,7 +199,9 @@ def test_rules_that_cannot_be_used_are_refused():
             dps.Schema(COLUMNS, rules=rules)
     for make, words in [
         (lambda: dps.Determines("area", by="area", mapping={"n": "n"}), "follow from itself"),
-        (lambda: dps.Order("went == came"), "compares two columns"),
+        (lambda: dps.Order("went == came"), "by >=, >, <= or <"),
+        (lambda: dps.Order("went >= went"), "compares two columns"),
+        (lambda: dps.Never("age < 15", set={}), "needs set"),
         (lambda: dps.Never("age < 15", set={"age": [20]}), "no level, number or date"),
         (lambda: dps.Determines("area", by="town", mapping=[["a", "n"], ["a", "s"]]), "twice"),
         (lambda: dps.Order("went >= came", change="age"), "change"),
@@ -259,6 +261,8 @@ def test_files_of_pairs_that_cannot_be_used_are_refused(pairs):
         ("town,area\na,1\nb,1\nc,3\n", "'3' is not a level of 'area'"),
         ("town,zone\na,1\n", "areas.csv has no column 'area'"),
         ("town,area\na,1,2\n", "cannot be read as CSV"),
+        ("\n", "cannot be read as CSV"),
+        ("town,area,town\n", "has the column 'town' twice"),
     ]:
         if text is not None:
             (pairs / "areas.csv").write_text(text)

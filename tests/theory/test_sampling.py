@@ -147,17 +147,6 @@ def test_2_the_sensitivity_of_a_kernel_estimate_has_h_to_the_power_p():
     assert 9 / h < moved <= 1 / h**p
 
 
-def test_6_the_printed_bandwidth_needs_rows_exponential_in_the_printed_number():
-    """At the printed n, even with C = 1, the proof's own condition fails; n h^p is log n."""
-    theorem = KernelSampling(epsilon=1, gamma=0.05, functions=1, columns=2, printed=True)
-    asked = theorem.sizes(0.5).least_n["reference"]
-    n = math.ceil(asked)
-    h = (math.log(n) / n) ** 0.5
-    assert n < asked / h  # Theorem D.2 as cited, 1 / h
-    assert n < asked / h**2  # and with the sensitivity of entry 2
-    assert math.log(10**11) < asked < math.log(10**12)  # n h^p is log n
-
-
 def test_10_the_histogram_s_noise_is_not_the_noise_of_the_means():
     """16 cells at the printed n and a small epsilon: some cell is empty, so K is infinite.
 
