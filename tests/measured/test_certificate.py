@@ -148,6 +148,17 @@ def test_without_a_misfit_the_radius_is_the_quantile_of_the_noise():
         np.testing.assert_allclose(found.joint_bounds * N * family.bounds, wanted, rtol=1e-9)
 
 
+def test_noise_on_a_total_of_cells_has_its_part_of_alpha(seeded_noise):
+    asked = {"smoking": dps.Marginals(["smoker"], 1)}
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(0.1), unit="add_remove")
+    with _noise_from(seeded_noise(8)):
+        held = dps.measure(plan, table())
+    law = plan.budget.law(float(plan.strategy.block_scales[0][0]), 2)
+    assert held.rows.law == law  # that of a sum of two cells
+    certificate = certify(held, np.full(2, 0.5), alpha=0.2, target="rows")
+    assert law.tail((certificate.rows[1] - certificate.rows[0]) // 2 + 1) <= 0.2 / 3
+
+
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
 def test_it_holds_for_tables_that_follow_from_residuals(unit):
     """Joint bounds at level .8 in 60 drawn noises, seeded: Bonferroni's is not far from exact."""

@@ -139,20 +139,8 @@ def test_1_the_noise_of_the_bernstein_mechanism_lacks_an_exponent():
         assert moved <= (k + 1) ** p
 
 
-def test_2_the_sensitivity_of_a_kernel_estimate_has_h_to_the_power_p():
-    """It moves by more than 1 / (n h (2 pi)^(p/2)), and by at most that with h^p."""
-    p, h = 2, 0.1
-    near, far = lattice_kernels(p, 10, h, [[0.2, 0.2], [0.8, 0.8]]).T
-    moved = np.abs(near - far).max() / h**p  # in units of 1 / (n (2 pi)^(p/2))
-    assert 9 / h < moved <= 1 / h**p
-
-
 def test_10_the_histogram_s_noise_is_not_the_noise_of_the_means():
-    """16 cells at the printed n and a small epsilon: some cell is empty, so K is infinite.
-
-    log(1 - exp(-t) / 2) is concave in t and counts sum to n, so all cells are positive with
-    probability at most (1 - exp(-eps n / (2 |Omega|)) / 2)^|Omega|.
-    """
+    """At the printed n one of 16 cells is empty: log(1 - exp(-t) / 2) is concave in a count t."""
     about = {"epsilon": 1e-4, "gamma": 0.05, "functions": 1, "cells": 16}
     printed = HistogramSampling(**about, printed=True).sizes(0.24)
     positive = (1 - math.exp(-1e-4 * printed.n / 32) / 2) ** 16
