@@ -63,6 +63,9 @@ def test_a_code_is_the_nearest_grid_point_inside_the_bin_of_the_value(column, da
     raw = data.draw(st.floats(allow_nan=False) | st.sampled_from(special))
     code, in_use = codes(column, [raw])[0], column.codes_in_use
     assert code in in_use
+    width = float(column.high) - float(column.low)
+    outside = [float(column.low) - width / 4, float(column.high) + width / 4]
+    assert codes(column, outside) == [in_use[0], in_use[-1]]
     clamped = min(max(raw, float(column.low)), float(column.high))
     own = exact_bin(clamped, column.edges, column.closed)
     assert not column.edges or column.bins_of(np.array([code]))[0] == own
