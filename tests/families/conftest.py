@@ -22,11 +22,11 @@ def every_row(columns, units=None):
 
 
 def values_of(block, codes):
-    """Values (d, m) at rows, in units of a common denominator of f = g / B, and that."""
+    """Distinct values (d, m) at rows, in units of a common denominator of f = g / B, and that."""
     bounds = block.bounds
     common = math.lcm(*map(int, bounds))
     values = np.rint(block.evaluate(codes).matrix().toarray()).astype(np.int64)
-    return values * (common // bounds)[:, None], common
+    return np.unique(values * (common // bounds)[:, None], axis=1), common
 
 
 def farthest_pair(old, new, power):
@@ -59,8 +59,11 @@ def largest_change(block, before, after=None) -> Sensitivity:
     Rows `before` are replaced by every row of `after` (all pairs), or dropped if `after` is None.
     """
     old, common = values_of(block, before)
-    new = np.zeros((len(old), 1), np.int64) if after is None else values_of(block, after)[0]
-    return farthest(np.unique(old, axis=1), np.unique(new, axis=1), common)
+    if after is None:
+        new = np.zeros((len(old), 1), np.int64)
+    else:
+        new = old if after is before else values_of(block, after)[0]
+    return farthest(old, new, common)
 
 
 def weighted_change(block, rows, unit, most, k, rng) -> Sensitivity:
@@ -69,7 +72,6 @@ def weighted_change(block, rows, unit, most, k, rng) -> Sensitivity:
     Of many different rows a few are tried, those that are farthest from each other among them.
     """
     values, common = values_of(block, rows)
-    values = np.unique(values, axis=1)
     if values.shape[1] > 300:
         values = rng.choice(values, 300, axis=1, replace=False)
     weighted = np.concatenate([weight * values for weight in range(most + 1)], axis=1)

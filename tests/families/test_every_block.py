@@ -11,7 +11,7 @@ import dpstats as dps
 from dpstats.analyses.regression.design_moments import Design, DesignMoments
 from dpstats.families import KINDS, block_from_dict
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.contrasts import Contrasts
+from dpstats.families.contrasts import UNIT, Contrasts
 from dpstats.families.group_moments import GroupMoments, PairMoments
 from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.moments import Moments, fourth_moments_of_pairs, third_and_fourth_powers
@@ -49,10 +49,6 @@ def moments(*numbers, **options):
     return Moments.of(SCHEMA, numbers, **options)
 
 
-def group(name, given=None):
-    return GroupMoments(SCHEMA[name], (Subgroup.of(SCHEMA, given, [name]),))
-
-
 def design(formula):
     blocks = DesignMoments(SCHEMA, Design.of(formula, SCHEMA)).blocks
     return {f"{formula} {i}": block for i, block in enumerate(blocks)}
@@ -65,10 +61,9 @@ def partition(*conditions):
 
 
 def splines(*names, given=None):
-    axes = [SCHEMA[name] for name in names]
-    knots = (knots_of(c) if isinstance(c, dps.Number) else None for c in axes)
-    numbers = [name for name in names if isinstance(SCHEMA[name], dps.Number)]
-    return SplineTable(tuple(axes), tuple(knots), Subgroup.of(SCHEMA, given, numbers))
+    axes = tuple(SCHEMA[name] for name in names)
+    knots = {c.name: knots_of(c) for c in axes if isinstance(c, dps.Number)}
+    return SplineTable(axes, tuple(map(knots.get, names)), Subgroup.of(SCHEMA, given, knots))
 
 
 TWO = partition("b and c == 'a'", "not b and c == 'a'")
@@ -81,12 +76,13 @@ EXACT = {  # in both norms, under both relations
     "products over two groups": Moments.of_terms(SCHEMA, [(X, Y, ("c", 1)), (X, Y, ("b", 1))]),
     "a product and its group": Moments.of_terms(SCHEMA, [(X, Y), (X, Y, ("c", 1))]),
     "groups": GroupMoments.by(SCHEMA["x"], SCHEMA["c"], (0, 2)),
+    "another of the groups": GroupMoments.by(SCHEMA["x"], SCHEMA["c"], (1, 2)),
     "groups in a condition": GroupMoments.by(
         SCHEMA["m"], SCHEMA["c"], (0, 1), Subgroup.of(SCHEMA, "b or y >= 1", ["m"])
     ),
     "pairs of numbers": PairMoments((SCHEMA["y"], SCHEMA["v"]), (Subgroup.of(SCHEMA, "b", "y"),)),
     "pairs in groups": dps.Ratio("w", "y", by="c", given="b").family(SCHEMA).blocks[0],
-    "a mean in a group": group("y", "b"),
+    "a mean in a group": GroupMoments(SCHEMA["y"], (Subgroup.of(SCHEMA, "b", ["y"]),)),
     "offsets with a missing level": BinOffsets.of(SCHEMA, ["g", "m"], "m"),
     "losses": LinearLosses.of(SCHEMA, dps.HuberLoss(1.5), "y ~ x", SQUARE),
     "losses of a level": LinearLosses.of(SCHEMA, dps.LogisticLoss(), "b ~ x", SQUARE),
@@ -113,6 +109,8 @@ BOUNDED = {
     ),
     "HC1": dps.OLS("y ~ x + b", cov_type="HC1").family(SCHEMA).blocks[-1],
     "clipped": BallMoments.of(SCHEMA, ["x", "y"], 0.8),
+    "clipped more": BallMoments.of(SCHEMA, ["x", "y"], 0.5),
+    "clipped off the middle": BallMoments.of(SCHEMA, ["x", "y"], 0.8, {"x": 0.4}, {"x": 0.3}),
     "lattice": KernelLattice((SCHEMA["x"],), 3, 0.2),
     "residual": Residual((SCHEMA["c"], SCHEMA["b"])),
     "score": PilotScore.of(SCHEMA, [(), (("d", 1),)], ("b", 1), "logit").at(np.array([9.0, -30])),
@@ -130,9 +128,13 @@ BLOCKS = EXACT | BOUNDED
 
 def units_of(block):
     """All codes of units, of contrasts: either sign in every pair, and those in none."""
-    if isinstance(block, Contrasts):
-        return range(UNPAIRED, 2 * (block.pairs[0] + block.triples[0]))
-    return None
+    contrasts = isinstance(block, Contrasts)
+    return range(UNPAIRED, 2 * (block.pairs[0] + block.triples[0])) if contrasts else None
+
+
+def part_of(block):
+    """At least its last function."""
+    return block.restrict(np.arange(block.size) == block.size - 1)
 
 
 def test_every_kind_is_here():
@@ -145,12 +147,32 @@ def test_no_pair_of_rows_passes_the_claim(name, rows_of, change_of):
     """All pairs of rows, those outside a subgroup and missing cells included; not far above it."""
     block = BLOCKS[name]
     rows = rows_of(block.columns, units_of(block))
-    for unit, found in (("replace", change_of(block, rows, rows)),
-                        ("add_remove", change_of(block, rows))):  # fmt: skip
-        claimed = block.sensitivity(unit)
+    part = part_of(block)
+    for unit, after in (("replace", rows), ("add_remove", None)):
+        found, claimed = change_of(block, rows, after), block.sensitivity(unit)
         assert found.l1 <= claimed.l1 <= 4 * found.l1, unit
         assert found.l2_squared <= claimed.l2_squared <= 4 * found.l2_squared, unit
         assert name in BOUNDED or found == claimed, unit
+        found, less = change_of(part, rows, after), part.sensitivity(unit)
+        assert found.l1 <= less.l1 <= claimed.l1, unit
+        assert found.l2_squared <= less.l2_squared <= claimed.l2_squared, unit
+
+
+def test_what_follows_has_the_sums_of_its_own():
+    rng, follow = np.random.default_rng(1), set()
+    rows = {c.name: rng.integers(*c.code_range, 40, endpoint=True) for c in SCHEMA}
+    rows[UNIT] = rng.integers(0, 6, 40)
+    pairs = [((name, block), ("its part", part_of(block))) for name, block in BLOCKS.items()]
+    assert all(block.names[-1] in part.names for (_, block), (_, part) in pairs)
+    for (name, block), (other, wanted) in [*pairs, *itertools.permutations(BLOCKS.items(), 2)]:
+        derivation = block.derive(wanted)
+        if derivation is not None:
+            follows = derivation.terms > 0
+            derived = derivation.apply(block.sums(rows), 40)
+            np.testing.assert_array_equal(derived[follows], wanted.sums(rows)[follows])
+            follow.add((name, other))
+    some = ("groups", "another of the groups"), ("moments", "first moments and groups")
+    assert follow >= {("table", "all sets"), *some, *((name, "its part") for name in BLOCKS)}
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -176,9 +198,8 @@ def test_the_number_of_rows_changes_where_weights_do():
 @pytest.mark.parametrize("name", BLOCKS)
 def test_sums_ranges_and_files_fit_the_functions(name, rows_of):
     block, rng = BLOCKS[name], np.random.default_rng(0)
-    rows = {
-        c: rng.choice(codes, 60) for c, codes in rows_of(block.columns, units_of(block)).items()
-    }
+    every = rows_of(block.columns, units_of(block))
+    rows = {column: rng.choice(codes, 60) for column, codes in every.items()}
     functions = block.functions(rows)
     assert block.sums(rows).tolist() == functions.sum(axis=1).tolist()
     assert block.sums(rows).dtype == np.int64

@@ -1,6 +1,7 @@
-"""Schemas from and to other formats; what these do not say is asked for, never guessed."""
+"""Schemas and guesses from and to files and other formats; what these do not say is asked for."""
 
 import json
+from datetime import date
 
 import pytest
 
@@ -9,13 +10,10 @@ from dpstats.schema.plain_yaml import read_yaml
 
 EVERY = dps.Schema(
     [
-        dps.Boolean("b", missing=True),
-        dps.Boolean("b2", allow_missing=True, note="asked since 2020"),
-        dps.Category("c", ["x", "y"], other="y"),
+        dps.Boolean("b", missing=True), dps.Boolean("b2", allow_missing=True, note="since 2020"),
+        dps.Category("c", ["x", "y"], other="y"), dps.Category("f", [0.5, 1.5]),
         dps.Category("l", {"no": 1, "yes": 2}, allow_missing=True, note="code book"),
-        dps.Category("t", {"no": "n", "yes": "y"}, missing="no"),
-        dps.Category("f", [0.5, 1.5]),
-        dps.Category("tf", [True, False]),
+        dps.Category("t", {"no": "n", "yes": "y"}, missing="no"), dps.Category("tf", [True, False]),
         dps.Number("n", 0, 120, edges=[18], missing=3),
         dps.Number("w", 0, 120, points=121, allow_missing=True),
         dps.Number("v", values=[17.5, 22, 27], allow_missing=True),
@@ -24,8 +22,16 @@ EVERY = dps.Schema(
         dps.Number("lg", 1, 1000, scale="log", closed="right", edges=[10]),
         dps.Number("nc", 1, 5, points=5, missing=3, missing_values=[8, 9.5]),
         dps.Category("tc", ["a", "b"], other="b", allow_missing=True, missing_values=["x", "9"]),
-    ]
-)
+        dps.Category('é "q" \\n', ["...", '"', "it's", "a\\", "\U0001f600 #"], note="=[]"),
+        dps.Category("i", [2**40, -1, 7], missing=7, other=-1),
+        dps.Category("m", {"ä": -0.01, "...": 1e4, "2": 3}, missing="2", note='"'),
+        dps.Number("awkward", -0.1, 0.1 + 0.2, points=11, edges=[1e-9, 0.1], missing=-0.1),
+        dps.Number("log n", 1, 120, scale="log", source="`n`"),
+        dps.Number("days", 0, 9, missing=0, source="  `last seen`-`diagnosed` "),
+    ],
+    rules=[dps.Never("n < 18 and c == 'y'", set={"c": "x"}), dps.Order("lg >= nc", change="lg")],
+    totals=[dps.Total("n < 18", 50, of="table")],
+)  # fmt: skip
 PUMS = """\
 # of 2020
 PUMS:
@@ -50,10 +56,45 @@ PUMS:
 """
 
 
-def test_plain_data_and_frictionless_give_back_every_column():
-    assert dps.Schema.from_dict(json.loads(json.dumps(EVERY.to_dict()))) == EVERY
+def toml(value):
+    """The escapes of JSON are those of TOML."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{toml(key)} = {toml(v)}" for key, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    text = json.dumps(value, ensure_ascii=False)
+    return '"\\u002e.."' if value == "..." else text  # "..." is still to be decided
+
+
+def test_plain_data_files_and_frictionless_give_back_every_column(tmp_path):
+    assert (EVERY["log n"].view_of, EVERY["days"].source) == ("n", "`last seen` - diagnosed")
+    plain, between = json.loads(json.dumps([EVERY.to_dict(), EVERY.between_columns]))
+    assert (len(between["rules"]), len(between["totals"])) == (2, 1)
+    lines = []
+    for name, tables in {"columns": plain, **between}.items():
+        for table in tables:
+            lines += [f"[[{name[:-1]}]]", *(f"{key} = {toml(v)}" for key, v in table.items())]
+    (tmp_path / "s.toml").write_text("\n".join(lines), encoding="utf-8")
+    for wrong, words in [("when = 'a'", "one of the keys"), ("never = 'n < 18'", "needs set")]:
+        (tmp_path / "w.toml").write_text("\n".join([*lines, "[[rule]]", wrong]), encoding="utf-8")
+        with pytest.raises(dps.SchemaError, match=words):
+            dps.Schema.load(tmp_path / "w.toml")
     document = json.loads(json.dumps(EVERY.to_frictionless()))
-    assert dps.Schema.from_frictionless(document).to_dict() == EVERY.to_dict()
+    for again in (
+        dps.Schema.from_dict(plain, **between),
+        dps.Schema.load(tmp_path / "s.toml"),
+        dps.Schema.from_frictionless(document),
+    ):
+        assert again == EVERY
+        assert (again.to_dict(), again.between_columns) == (EVERY.to_dict(), EVERY.between_columns)
+        for a, b in zip(EVERY, again, strict=True):
+            assert (type(a), a.note, a.code_range) == (type(b), b.note, b.code_range)
+            assert (a.bin_labels, a.missing_rule()) == (b.bin_labels, b.missing_rule())
+            if isinstance(a, dps.Number):
+                assert a.grid.tolist() == b.grid.tolist()
+            else:
+                assert (a.stored, a.other_code) == (b.stored, b.other_code)
+                assert [type(v) for v in a.labels] == [type(v) for v in b.labels]
 
 
 def test_frictionless_of_others(tmp_path):
@@ -64,7 +105,7 @@ def test_frictionless_of_others(tmp_path):
          "constraints": {"minimum": "2020-01-01", "maximum": "2020-01-31", "required": True}},
         {"name": "ok", "type": "boolean", "description": "as stated"},
     ]  # fmt: skip
-    package = {"name": "p", "resources": [{"name": "r", "schema": {"fields": fields}}]}
+    package = {"resources": [{"name": "r", "schema": {"fields": fields}}]}
     (tmp_path / "datapackage.json").write_text(json.dumps(package))
     schema = dps.Schema.from_frictionless(tmp_path / "datapackage.json")
     assert schema.to_dict() == [
@@ -79,23 +120,20 @@ def test_frictionless_of_others(tmp_path):
         dps.Schema.from_frictionless(package)
 
 
-@pytest.mark.parametrize(
-    ("field", "part"),
-    [
+def test_what_frictionless_does_not_say_is_asked_for():
+    for field, part in [
         ({"type": "string"}, "levels (constraints.enum"),
         ({"type": "integer", "constraints": {"minimum": 0}}, "x: high (constraints.maximum)"),
         ({"type": "geopoint"}, "the type 'geopoint' has no counterpart"),
         ({"type": "boolean", "trueValues": ["ja"]}, "it has trueValues of its own"),
-    ],
-)
-def test_what_frictionless_does_not_say_is_asked_for(field, part):
-    document = {"fields": [{"name": "x", **field}, {"name": "fine", "type": "boolean"}]}
-    with pytest.raises(dps.SchemaError, match="never learns it from data") as error:
-        dps.Schema.from_frictionless(document)
-    assert part in str(error.value)
-    assert dps.Schema.from_frictionless(document, columns=["fine"]).names == ("fine",)
-    schema = dps.Schema.from_frictionless(document, add={"x": {"levels": ["ja", "nein"]}})
-    assert schema["x"] == dps.Category("x", ["ja", "nein"], allow_missing=True)
+    ]:
+        document = {"fields": [{"name": "x", **field}, {"name": "fine", "type": "boolean"}]}
+        with pytest.raises(dps.SchemaError, match="never learns it from data") as error:
+            dps.Schema.from_frictionless(document)
+        assert part in str(error.value)
+        assert dps.Schema.from_frictionless(document, columns=["fine"]).names == ("fine",)
+        schema = dps.Schema.from_frictionless(document, add={"x": {"levels": ["ja", "nein"]}})
+        assert schema["x"] == dps.Category("x", ["ja", "nein"], allow_missing=True)
 
 
 def test_missing_values_of_a_field_are_those_that_it_can_hold():
@@ -107,7 +145,7 @@ def test_missing_values_of_a_field_are_those_that_it_can_hold():
         {"name": "coded", "type": "string"},
     ]
     document = {"fields": fields, "missingValues": ["", "NA", "-9", {"value": "9999-12-31"}]}
-    schema = dps.Schema.from_frictionless(document, add={"coded": {"levels": [1, 2]}})
+    schema = dps.Schema.from_frictionless(document, add={"coded": {"levels": [1, 2], "missing": 1}})
     assert {column.name: column.missing_values for column in schema} == {
         "x": (-9,), "own": (-1,), "text": ("NA", "-9", "9999-12-31"), "coded": (-9,),
     }  # fmt: skip
@@ -126,11 +164,100 @@ def test_smartnoise(tmp_path):
     kept = EVERY.select(["b", "b2", "n", "w"])
     again = dps.Schema.from_smartnoise(kept.to_smartnoise("t"), add={"n": {"edges": [18]}})
     assert list(again) == list(kept)
+    assert "days" not in EVERY.to_smartnoise("t")[""][""]["t"]
     with pytest.raises(dps.SchemaError, match="c: levels"):
         dps.Schema.from_smartnoise(EVERY.to_smartnoise("t"))
-
-
-def test_yaml_beyond_mappings_is_refused():
     for line in ["- age", "age: [1, 2]", "age: &a", "age: |", "  age: 1\n b: 2"]:
         with pytest.raises(dps.SchemaError, match="YAML library"):
             read_yaml(f"a:\n  b: 1\n{line}", "x.yaml")
+
+
+# Guesses: what is allowed, and that they decide nothing that is measured
+
+COLUMNS = [
+    dps.Number("age", 0, 120, edges=[18, 65]),
+    dps.Number("pay", 1, 1000, scale="log", missing=10),
+    dps.Number("day", "2020-01-01", "2020-12-31"),
+    dps.Number("score", values=[0, 1], missing=0),
+    dps.Category("region", ["north", "south", "east"], allow_missing=True),
+    dps.Category("rank", [1, 2, 3]),
+    dps.Boolean("smoker"),
+]
+
+
+def schema(**guesses):
+    return dps.Schema(COLUMNS, dps.Guesses(**guesses))
+
+
+def test_shares_of_levels_left_out_divide_the_rest():
+    found = schema(shares={"region": {"south": 0.4}, "rank": {1: 0.5, 2: 0.25}, "smoker": 0.3})
+    assert [found.guesses.shares_of(c) for c in (*COLUMNS[4:], COLUMNS[0])] == [
+        pytest.approx([0.3, 0.4, 0.3]), pytest.approx([0.5, 0.25, 0.25]), pytest.approx([0.7, 0.3]),
+        None,
+    ]  # fmt: skip
+    shares = {"rank": {1: 0.33, 2: 0.33, 3: 0.33}, "smoker": {"true": 0.3}, "age": {"[0, 18)": 0.2}}
+    found = schema(shares=shares).guesses
+    assert found.shares_of(COLUMNS[5]) == pytest.approx([1 / 3] * 3)  # rounded ones
+    assert (found.shares_of(COLUMNS[6])[1], found.shares_of(COLUMNS[0])[0]) == (0.3, 0.2)
+
+
+def test_guesses_that_do_not_fit_are_refused():
+    for guesses in [
+        {"typical": {"weight": {"mean": 1, "sd": 1}}},
+        {"typical": {"smoker": {"mean": 1, "sd": 1}}}, {"typical": {"age": 45}},
+        {"typical": {"age": {"mean": 60, "sd": 0}}},
+        {"typical": {"age": {"mean": 120, "sd": 9}}}, {"typical": {"pay": {"mean": 5, "sd": 500}}},
+        {"typical": {"score": {"mean": 0.5, "sd": 0.6}}},
+        {"shares": {"region": {"west": 0.2}}}, {"shares": {"region": {"north": 0.7, "south": 0.5}}},
+        {"shares": {"rank": {1: 0.1, 2: 0.1, 3: 0.1}}}, {"shares": {"rank": {1: -0.1}}},
+        {"shares": {"rank": 0.3}}, {"shares": {"smoker": 30}}, {"missing": {"age": 1}},
+        {"correlations": [("age", "pay")]}, {"correlations": "age"},
+        {"correlations": [("age", "pay", 1)]}, {"correlations": [("age", "age", 0.1)]},
+        {"correlations": [("age", "pay", 0.1), ("pay", "age", 0.1)]},
+        {"correlations": [("age", "weight", 0.1)]}, {"typical": [1]},
+    ]:  # fmt: skip
+        with pytest.raises(dps.SchemaError):
+            schema(**guesses)
+
+
+def test_a_schema_file_may_state_guesses_and_its_selection_keeps_them(tmp_path):
+    (tmp_path / "a.toml").write_text(
+        '[[column]]\nname = "age"\nlow = 0\nhigh = 120\n'
+        '[[column]]\nname = "sex"\nlevels = ["f", "m"]\n'
+        '[guesses]\ncorrelations = [["age", "sex", -0.1]]\n'
+        "[guesses.typical]\nage = { mean = 45, sd = 17 }\n"
+        "[guesses.shares]\nsex = { f = 0.6 }\n[guesses.missing]\nsex = 0.1\n"
+    )
+    found = dps.Schema.load(tmp_path / "a.toml")
+    expected = dps.Guesses(
+        typical={"age": {"mean": 45, "sd": 17}}, shares={"sex": {"f": 0.6}}, missing={"sex": 0.1},
+        correlations={("age", "sex"): -0.1},
+    )  # fmt: skip
+    assert found.guesses == expected == dps.Guesses.load(tmp_path / "a.toml")
+    assert dps.Guesses.from_dict(expected.to_dict()) == expected
+    assert found.select(["age"]).guesses == dps.Guesses(typical=expected.typical)
+    for text, says in [
+        ("[guesses]\ntypicall = {}\n", r"unknown keys \['typicall'\] in \[guesses\]"),
+        ("rows = 1\n", r"there is no \[guesses\] table"),
+        ("[typical]\nx = { mean = 1, sd = 1 }\n", r"put the keys under it, such as \[guesses.typ"),
+    ]:
+        (tmp_path / "b.toml").write_text(text)
+        with pytest.raises(dps.SchemaError, match=says):
+            dps.Guesses.load(tmp_path / "b.toml")
+
+
+def test_guesses_decide_nothing_that_is_measured(tmp_path):
+    guesses = dps.Guesses(
+        typical={"age": {"mean": 45, "sd": 17}, "day": {"mean": date(2020, 5, 1), "sd": 30}},
+        shares={"rank": {1: 0.6}},
+    )
+    asked = {"r": dps.Marginals(["rank", "age"])}
+    plan, without = (
+        dps.plan(dps.Schema(COLUMNS, given), asked, budget=dps.PureDP(1), n=100)
+        for given in (guesses, None)
+    )
+    plan.save(tmp_path / "plan.json")
+    loaded = dps.Plan.load(tmp_path / "plan.json")
+    assert plan == without
+    assert plan.digest == without.digest == loaded.digest
+    assert loaded.schema.guesses == dps.Guesses.from_dict(guesses.to_dict())

@@ -1,5 +1,7 @@
-"""Rules between columns: what is refused, how rows are read, and rows that break none."""
+"""Rules, views and totals: what is refused, how rows are read, and rows that agree."""
 
+import dataclasses
+import functools
 import itertools
 import json
 import pickle
@@ -18,12 +20,17 @@ from dpstats.private.partial_sums import PartialSums
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema.conditions import read_combinations
 from dpstats.schema.possible import impossible_pairs
+from dpstats.verifying.arguing import verify
 
 AGE = dps.Number("age", 0, 99, points=100, edges=[15, 65], missing=40)
 MARITAL = dps.Category("marital", ["never", "married", "widowed"], allow_missing=True)
 TOWN, AREA = dps.Category("town", ["a", "b", "c"]), dps.Category("area", ["n", "s"])
 IN, OUT = (dps.Number(c, 0, 9, points=10, edges=[5], allow_missing=True) for c in ("came", "went"))
-COLUMNS = [AGE, MARITAL, TOWN, AREA, IN, OUT]
+COST = dps.Number("cost", 0, 1000, points=1001, edges=[100, 400], allow_missing=True)
+LOG = dps.Number("log_cost", 1, 1000, scale="log", points=61, edges=[10, 200], source="cost")
+DAYS = dps.Number("days", 0, 2000, points=2001, edges=[100, 400], missing=0,
+                  source="`last seen` - diagnosed")  # fmt: skip
+COLUMNS = [AGE, MARITAL, TOWN, AREA, IN, OUT, LOG, COST, DAYS]
 CHILD = dps.Never("age < 15 and marital != 'never'", set={"marital": "never"})
 TOWNS = dps.Determines("area", by="town", mapping={"a": "n", "b": "n", "c": "s"})
 STAY = dps.Order("went >= came")
@@ -31,7 +38,13 @@ SCHEMA = dps.Schema(COLUMNS, rules=[CHILD, TOWNS, STAY])
 
 
 def random_rows(n, seed=0):
+    """Amounts out of bounds, codes that are no level, dates in the wrong order, cells missing."""
     rng = np.random.default_rng(seed)
+    first = np.datetime64("2015-01-01") + rng.integers(0, 2000, n)
+    last = first + rng.integers(-100, 2500, n)
+    last[rng.random(n) < 0.1] = np.datetime64("NaT")
+    cost = np.round(np.exp(rng.uniform(-1, 8, n)))
+    cost[rng.random(n) < 0.05] = np.nan
     return pd.DataFrame({
         "age": rng.integers(-5, 110, n),
         "marital": rng.choice(["never", "married", "widowed", "?", None], n),
@@ -39,38 +52,42 @@ def random_rows(n, seed=0):
         "area": rng.choice(list("ns"), n),
         "came": rng.choice([*range(10), np.nan], n),
         "went": rng.choice([*range(10), np.nan], n),
+        "cost": cost, "diagnosed": first, "last seen": last,
     })  # fmt: skip
 
 
 def read_by_hand(rows):
-    """The rows as the three rules read them, in plain Python."""
-    read = []
-    for row in rows.to_dict("records"):
-        age = min(max(row["age"], 0), 99)
-        marital = row["marital"] if row["marital"] in MARITAL.levels else "(missing)"
-        if age < 15 and marital in ("married", "widowed"):
-            marital = "never"
-        area = "s" if row["town"] == "c" else "n"
-        out = row["went"]
-        if row["came"] == row["came"] and out == out and out < row["came"]:
-            out = row["came"]
-        read.append({**row, "age": age, "marital": marital, "area": area, "went": out})
-    return pd.DataFrame(read)
+    """The rows as the three rules read them, with columns for the view and the days."""
+    age, marital = rows.age.clip(0, 99), rows.marital.where(rows.marital.isin(MARITAL.levels))
+    return rows.assign(
+        age=age,
+        marital=marital.mask((age < 15) & marital.notna(), "never"),
+        area=np.where(rows.town == "c", "s", "n"),
+        went=rows.went.mask(rows.went < rows.came, rows.came),
+        log_cost=rows.cost.clip(1, 1000),
+        days=(rows["last seen"] - rows["diagnosed"]).dt.days.fillna(0),
+    )
+
+
+LOG_COLUMN = dataclasses.replace(LOG, source=None, allow_missing=True)
+PLAIN = dps.Schema([*COLUMNS[:6], LOG_COLUMN, COST, dataclasses.replace(DAYS, source=None)])
 
 
 def test_rows_are_read_as_the_rules_say_by_every_engine(tmp_path):
     rows = random_rows(400)
-    blocks = [dps.Cells.table(SCHEMA, names) for names in
-              (["age", "marital"], ["area"], ["town", "area"], ["came", "went"])]  # fmt: skip
-    wanted = [
-        block.sums(dps.Schema(COLUMNS).encode(pa.RecordBatch.from_pandas(read_by_hand(rows))))
-        for block in blocks
-    ]
+    blocks = [
+        dps.Cells.table(SCHEMA, names)
+        for names in (["age", "marital"], ["area"], ["town", "area"], ["came", "went"],
+                      ["cost", "log_cost"], ["days"])
+    ]  # fmt: skip
+    codes = PLAIN.encode(pa.RecordBatch.from_pandas(read_by_hand(rows)))
+    wanted = [block.sums(codes) for block in blocks]
     rows.to_csv(tmp_path / "t.csv", index=False)
     pq.write_table(pa.Table.from_pandas(rows), tmp_path / "t.parquet", row_group_size=64)
     dask, polars = pytest.importorskip("dask.dataframe"), pytest.importorskip("polars")
-    tables = [rows, pa.Table.from_pandas(rows), tmp_path / "t.csv", tmp_path / "t.parquet",
-              dask.from_pandas(rows, npartitions=3), polars.from_pandas(rows)]  # fmt: skip
+    tables = [rows.assign(log_cost="x"), pa.Table.from_pandas(rows), tmp_path / "t.csv",
+              tmp_path / "t.parquet", dask.from_pandas(rows, npartitions=3),
+              polars.from_pandas(rows).lazy()]  # fmt: skip
     for table in tables:
         sums, n = exact_sums(open_source(table, SCHEMA), SCHEMA, blocks)
         assert n == 400
@@ -80,23 +97,17 @@ def test_rows_are_read_as_the_rules_say_by_every_engine(tmp_path):
 
 def test_a_repair_is_a_function_of_its_row_alone():
     """So that one row changes the sums by no more than without rules."""
-    block = dps.Cells.table(SCHEMA, ["age", "marital"])
-    batch = pa.RecordBatch.from_pandas(random_rows(60, 1))
-    kernel = Kernel(SCHEMA, [block])
+    block = dps.Cells.table(SCHEMA, ["age", "marital", "log_cost", "days"])
+    batch, kernel = pa.RecordBatch.from_pandas(random_rows(60, 1)), Kernel(SCHEMA, [block])
+    assert kernel.raw.names == ("age", "marital", "cost", "last seen", "diagnosed")
     alone = [PartialSums.of(kernel, [batch.slice(i, 1)]).sums for i in range(60)]
     assert all(one.sum() == 1 and one.min() == 0 for one in alone)
-    np.testing.assert_array_equal(PartialSums.of(kernel, [batch]).sums, np.sum(alone, axis=0))
-    sent = pickle.loads(pickle.dumps(kernel))  # to the workers of an engine
-    np.testing.assert_array_equal(
-        PartialSums.of(sent, [batch]).sums, PartialSums.of(kernel, [batch]).sums
-    )
+    for sent in (kernel, pickle.loads(pickle.dumps(kernel))):  # to the workers of an engine
+        np.testing.assert_array_equal(PartialSums.of(sent, [batch]).sums, np.sum(alone, axis=0))
 
 
 def test_columns_that_decide_about_others_are_read_with_them():
-    asked = {
-        "married": dps.Proportion("marital == 'married'"),
-        "south": dps.Proportion("town == 'c'"),
-    }
+    asked = {"m": dps.Proportion("marital == 'married'"), "s": dps.Proportion("town == 'c'")}
     plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1))
     assert plan.columns.names == ("marital", "town")  # only these are synthesised
     assert plan.read_columns.names == ("age", "marital", "town")
@@ -105,55 +116,71 @@ def test_columns_that_decide_about_others_are_read_with_them():
     assert "Rule 1: never age < 15 and marital != 'never'" in str(plan)
 
 
-def random_rules(rng, columns):
-    """Rules that may or may not contradict each other."""
-    rules = []
+def of_categories(rng):
+    """Categories, and rules that may or may not contradict each other."""
+    columns, rules = [dps.Category(name, list("uvw")[: rng.integers(2, 4)]) for name in "abcd"], []
     for _ in range(rng.integers(1, 5)):
-        a, b = rng.permutation(len(columns))[:2]
-        first, second = columns[a], columns[b]
+        first, second = (columns[i] for i in rng.permutation(len(columns))[:2])
         if rng.random() < 0.25:
             mapping = {level: str(rng.choice(second.levels)) for level in first.levels}
             rules.append(dps.Determines(second.name, by=first.name, mapping=mapping))
         else:
-            x, y, z = rng.choice(first.levels), rng.choice(second.levels), rng.choice(second.levels)
+            x, y, z = (str(rng.choice(column.levels)) for column in (first, second, second))
             text = f"{first.name} == '{x}' and {second.name} == '{y}'"
-            rules.append(dps.Never(text, set={second.name: str(z)}))
-    return rules
+            rules.append(dps.Never(text, set={second.name: z}))
+    return columns, rules
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_schemas_are_accepted_if_and_only_if_every_row_ends_allowed(seed):
-    """Against all rows of the domain, one by one."""
-    rng = np.random.default_rng(seed)
-    columns = [dps.Category(name, list("uvw")[: rng.integers(2, 4)]) for name in "abcd"]
-    rules = random_rules(rng, columns)
-    every = np.array([*itertools.product(*(range(c.bins) for c in columns))]).T
-    codes = dict(zip("abcd", every, strict=True))
-    compiled = [rule.compiled(dps.Schema(columns)) for rule in rules]
-    read = {name: code.copy() for name, code in codes.items()}
-    for row in range(every.shape[1]):
+def of_views(rng):
+    """The same of a number, two views of it and a category."""
+    views = [
+        dps.Number(name, 0, int(rng.integers(5, 12)), points=int(rng.integers(4, 9)),
+                   edges=[int(rng.integers(2, 4))], source="x")
+        for name in "vw"
+    ]  # fmt: skip
+    columns = [dps.Number("x", 0, 11, points=12, edges=[4, 8]), *views]
+    edges, rules = {column.name: column.edges for column in columns}, []
+    for _ in range(rng.integers(1, 4)):
+        name = str(rng.choice(["x", "v", "w"]))
+        text = f"{name} {rng.choice(['<', '>='])} {rng.choice(edges[name])} and g == '1'"
+        to = {"g": "2"} if rng.random() < 0.5 or name != "x" else {"x": int(rng.integers(12))}
+        rules.append(dps.Never(text, set=to))
+    return [*columns, dps.Category("g", ["1", "2"])], rules
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("columns_and_rules", [of_categories, of_views])
+def test_schemas_are_accepted_if_and_only_if_every_row_ends_allowed(columns_and_rules, seed):
+    """Against all coded rows of the domain, one by one."""
+    columns, rules = columns_and_rules(np.random.default_rng(seed))
+    bare, stored = dps.Schema(columns), [c for c in columns if not getattr(c, "source", None)]
+    grids = [c.codes_in_use if isinstance(c, dps.Number) else range(c.bins) for c in stored]
+    names, rows = [c.name for c in stored], np.array(list(itertools.product(*grids)))
+    every = bare.with_views(dict(zip(names, rows.T, strict=True)))
+    compiled, read = [rule.compiled(bare) for rule in rules], []
+    for i in range(len(rows)):
+        row = {name: codes[i : i + 1] for name, codes in every.items()}
         for rule in compiled:
-            one = {name: code[row : row + 1] for name, code in read.items()}
-            if rule.broken(one)[0]:
-                for name, code in rule.repaired(one).items():
-                    read[name][row] = code[0]
-    allowed = ~np.any([rule.broken(codes) for rule in compiled], axis=0)
-    levels = all(set(codes[c.name][allowed]) == set(range(c.bins)) for c in columns)
-    if not levels or np.any([rule.broken(read) for rule in compiled]):
+            if rule.broken(row)[0]:
+                row |= rule.repaired(row)
+                row = bare.with_views({name: row[name] for name in names})
+        read.append(row)
+    allowed = ~np.any([rule.broken(every) for rule in compiled], axis=0)
+    levels = all(len(set(c.bins_of(every[c.name][allowed]))) == c.bins for c in columns)
+    if not levels or any(rule.broken(row)[0] for row in read for rule in compiled):
         with pytest.raises(dps.SchemaError):
             dps.Schema(columns, rules=rules)
         return
     schema = dps.Schema(columns, rules=rules)
-    for names in (["a"], ["b", "c"], ["d", "a"]):  # the rules that matter for some columns
-        repairs = schema.repairs(names)
-        some = repairs.repair({name: codes[name] for name in repairs.schema.names})
-        for name in names:
-            np.testing.assert_array_equal(some[name], read[name])
+    for some in itertools.combinations([c.name for c in columns], 2):
+        repairs = schema.repairs(some)  # the rules that matter for some columns
+        found = repairs.repair({name: every[name] for name in repairs.schema.names})
+        for name in some:
+            assert found[name].tolist() == [row[name][0] for row in read]
 
 
-@pytest.mark.parametrize(
-    ("rules", "words"),
-    [
+def test_rules_that_cannot_be_used_are_refused():
+    for rules, words in [
         ([dps.Never("age < 15 and marital != 'never'", set={"marital": "widowed"})], "its repair"),
         ([dps.Never("age < 15", set={"age": 20})], r"no row with age \[0, 15\) is allowed"),
         ([dps.Never("age < 15 and marital == 'never'", set={"marital": "married"}), CHILD],
@@ -164,13 +191,24 @@ def test_schemas_are_accepted_if_and_only_if_every_row_ends_allowed(seed):
         ([dps.Determines("area", by="twon", mapping={"a": "n"})], "did you mean"),
         ([dps.Order("went > came")], "allows no went within its bounds"),
         ([dps.Order("went >= town")], "both must be numbers"),
+        ([dps.Order("went <= log_cost", change="log_cost")], "a view and cannot give way.*'cost'"),
         ([dps.Determines("age", by="town", mapping={"a": 1})], "must be a category"),
         (["age < 15"], "rules of a schema are dps.Never"),
-    ],
-)  # fmt: skip
-def test_rules_that_cannot_be_used_are_refused(rules, words):
-    with pytest.raises(dps.SchemaError, match=words):
-        dps.Schema(COLUMNS, rules=rules)
+    ]:  # fmt: skip
+        with pytest.raises(dps.SchemaError, match=words):
+            dps.Schema(COLUMNS, rules=rules)
+    for make, words in [
+        (lambda: dps.Determines("area", by="area", mapping={"n": "n"}), "follow from itself"),
+        (lambda: dps.Order("went == came"), "by >=, >, <= or <"),
+        (lambda: dps.Order("went >= went"), "compares two columns"),
+        (lambda: dps.Never("age < 15", set={}), "needs set"),
+        (lambda: dps.Never("age < 15", set={"age": [20]}), "no level, number or date"),
+        (lambda: dps.Determines("area", by="town", mapping=[["a", "n"], ["a", "s"]]), "twice"),
+        (lambda: dps.Order("went >= came", change="age"), "change"),
+        (lambda: dps.Determines("area", by="town", mapping="no.csv"), "town: cannot read no.csv"),
+    ]:
+        with pytest.raises(dps.SchemaError, match=words):
+            make()
 
 
 def test_a_condition_does_not_hold_where_it_depends_on_a_missing_cell():
@@ -201,9 +239,9 @@ def test_pairs_are_read_from_a_public_file(pairs):
     assert schema.rules[0].mapping == {"a": "1", "b": "1", "c": "2"}
     codes = {"town": np.arange(3), "area": np.array([1, 0, 0])}
     np.testing.assert_array_equal(schema.repairs(["area"]).repair(codes)["area"], [0, 0, 1])
-    request = '[budget]\nepsilon = 1\n[[analysis]]\nname = "t"\nkind = "marginals"\n' \
-              'columns = ["town", "area"]\n'  # fmt: skip
-    (pairs / "named.toml").write_text('schema = "s.toml"\n' + request)
+    analysis = 'name = "t"\nkind = "marginals"\ncolumns = ["town", "area"]\n'
+    request = f'schema = "s.toml"\n[budget]\nepsilon = 1\n[[analysis]]\n{analysis}'
+    (pairs / "named.toml").write_text(request)
     plan = load_request(pairs / "named.toml")
     (pairs / "areas.csv").write_text("area,town\n1,a\n2,b\n2,c\n")
     assert load_request(pairs / "named.toml").digest != plan.digest
@@ -215,23 +253,21 @@ def test_pairs_are_read_from_a_public_file(pairs):
         assert "areas.csv" not in json.dumps(document)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+def test_files_of_pairs_that_cannot_be_used_are_refused(pairs):
+    for text, words in [
+        (None, "cannot read areas.csv: No such file"),
         ("town,area\na,1\nb,1\n", "the mapping has no value for .*'c'"),
         ("town,area\na,1\nb,1\nc,2\na,2\n", "the mapping has 'a' twice"),
         ("town,area\na,1\nb,1\nc,3\n", "'3' is not a level of 'area'"),
         ("town,zone\na,1\n", "areas.csv has no column 'area'"),
         ("town,area\na,1,2\n", "cannot be read as CSV"),
-        (None, "cannot read areas.csv: No such file"),
-    ],
-)
-def test_files_of_pairs_that_cannot_be_used_are_refused(pairs, text, words):
-    if text is not None:
-        (pairs / "areas.csv").write_text(text)
-    with pytest.raises(dps.SchemaError, match=words) as refused:
-        dps.Schema.load(pairs / "s.toml")
-    assert "area follows from town" in str(refused.value)
+        ("\n", "cannot be read as CSV"),
+        ("town,area,town\n", "has the column 'town' twice"),
+    ]:
+        if text is not None:
+            (pairs / "areas.csv").write_text(text)
+        with pytest.raises(dps.SchemaError, match=f"(?s)area follows from town.*{words}"):
+            dps.Schema.load(pairs / "s.toml")
 
 
 def test_documents_of_others_name_no_files(tmp_path):
@@ -239,19 +275,16 @@ def test_documents_of_others_name_no_files(tmp_path):
     schema = dps.Schema(COLUMNS, rules=[TOWNS])
     (tmp_path / "areas.csv").write_text("town,area\na,n\nb,n\nc,s\n")
     rules = [{**schema.between_columns["rules"][0], "mapping": str(tmp_path / "areas.csv")}]
-    document = schema.to_frictionless() | {"dpstats": {"rules": rules}}
-    for read in (
-        lambda: dps.Schema.from_frictionless(document),
-        lambda: dps.Schema.from_dict(schema.to_dict(), rules=rules),
-    ):
-        with pytest.raises(dps.SchemaError, match="its pairs belong here"):
-            read()
+    with pytest.raises(dps.SchemaError, match="its pairs belong here"):
+        dps.Schema.from_frictionless(schema.to_frictionless() | {"dpstats": {"rules": rules}})
+    with pytest.raises(dps.SchemaError, match="its pairs belong here"):
+        dps.Schema.from_dict(schema.to_dict(), rules=rules)
 
 
 def test_impossible_cells_of_two_columns_are_those_without_an_allowed_row():
     pairs = impossible_pairs(SCHEMA)
     assert [(first, second) for first, second, _ in pairs] == [
-        ("age", "marital"), ("town", "area"), ("went", "came")
+        ("cost", "log_cost"), ("age", "marital"), ("town", "area"), ("went", "came")
     ]  # fmt: skip
     for first, second, cells in pairs:
         columns = SCHEMA[first], SCHEMA[second]
@@ -265,46 +298,68 @@ def test_impossible_cells_of_two_columns_are_those_without_an_allowed_row():
 
 
 PAIRS = dps.Marginals(["age", "marital", "town", "area"])
-STAYS = dps.Marginals(["came", "went"])
+VIEWS = {"stay": dps.Marginals(["came", "went"]), "views": dps.Marginals(["age", "log_cost"])}
 
 
-@pytest.mark.parametrize(
-    ("asked", "reference", "epsilon"),
-    [
-        ({"pairs": PAIRS, "stay": STAYS}, None, 0.1),
-        ({"pairs": PAIRS}, dps.PerturbedHistogram(), 10_000),
-        ({"pairs": PAIRS, "moments": dps.Covariance(["age", "came"])}, dps.LogLinear(), 0.1),
-        ({"moments": dps.Mean("age"), "stay": STAYS}, None, 10_000),
-    ],
-)
+@pytest.mark.parametrize(("asked", "reference", "epsilon"), [
+    ({"pairs": PAIRS, **VIEWS, "both": dps.Marginals(["cost", "log_cost"])}, None, 0.1),
+    ({"pairs": PAIRS}, dps.PerturbedHistogram(), 10_000),
+    ({"pairs": PAIRS, "moments": dps.Covariance(["age", "came"])}, dps.LogLinear(), 0.1),
+    ({"moments": dps.Mean("age"), "cost": dps.Mean("cost"), **VIEWS}, None, 10_000),
+])  # fmt: skip
 def test_no_synthetic_row_breaks_a_rule(asked, reference, epsilon):
     plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(epsilon), n=500, reference=reference)
     measured = dps.measure(plan, random_rows(500, 2))
-    columns = measured.columns
-    rules = columns.repairs(columns.names)
+    rules = measured.columns.repairs(measured.columns.names)
     for made in ({}, {"fit": "minimax", "m": 300}):
         release = dps.synthesize(measured, k=400, rng=0, **made)
         assert rules.rules
         assert sum(rules.broken(release.candidates)) == 0
         assert release.counts.sum() == 400
+        drawn = release.to_frame()
+        if "cost" in drawn:
+            np.testing.assert_array_equal(drawn.cost.isna(), drawn.log_cost.isna())
+            cost, view = drawn.dropna()[["cost", "log_cost"]].to_numpy().T
+            np.testing.assert_array_equal(LOG.encode_numbers(cost), LOG.encode_numbers(view))
+
+
+def test_plans_and_releases_hold_what_is_between_columns(tmp_path):
+    asked = {"m": dps.Marginals(["age", "marital"]), "o": dps.Mean("log(log_cost)"),
+             "d": dps.Mean("days")}  # fmt: skip
+    totals = {"totals": [dps.Total("age < 15", 5, of="table")]}
+    turned = dataclasses.replace(DAYS, source="diagnosed - `last seen`")
+    schema, *others = (
+        dps.Schema(COLUMNS, rules=SCHEMA.rules, **totals),
+        dps.Schema(COLUMNS, rules=SCHEMA.rules),
+        dps.Schema(COLUMNS, **totals),
+        dps.Schema([*COLUMNS[:-1], turned], rules=SCHEMA.rules, **totals),
+    )
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+    digests = {dps.plan(other, asked, budget=dps.PureDP(1)).digest for other in others}
+    assert len(digests | {plan.digest}) == 4
+    plan.save(tmp_path / "plan.json")
+    assert dps.Plan.load(tmp_path / "plan.json").schema == schema
+    dps.release(plan, random_rows(100), rng=0).save(tmp_path / "r.zip")
+    assert dps.load(tmp_path / "r.zip").schema == schema
+    verdict = verify(tmp_path / "r.zip")
+    assert verdict.agrees
+    assert "3 rules between columns" in verdict.text
 
 
 def test_previews_are_of_rows_that_break_no_rule():
     plan = dps.plan(SCHEMA, {"p": PAIRS}, budget=dps.PureDP(1), n=2_000)
-    columns = plan.columns
-    rules = columns.repairs(columns.names)
+    rules = plan.columns.repairs(plan.columns.names)
     for like in (None, dps.pretend(SCHEMA, 500, rng=0)):
-        points, _ = likeness(like, plan.strategy).points(columns, np.random.default_rng(0))
+        points, _ = likeness(like, plan.strategy).points(plan.columns, np.random.default_rng(0))
         assert sum(rules.broken(points)) == 0
-
-
-def test_a_frame_is_read_as_the_table_would_be_or_as_rows_that_lack_what_only_rules_need():
+    # A frame is read as the table would be, or as rows that lack what only rules need.
     plan = dps.plan(SCHEMA, {"m": dps.Proportion("marital == 'married'")}, budget=dps.PureDP(1))
     rows = random_rows(300)
-    whole = likeness(rows, plan.strategy).frame["marital"]
+    whole, alone = (
+        likeness(like, plan.strategy).frame["marital"] for like in (rows, rows[["marital"]])
+    )
     wanted = SCHEMA.repairs(["marital"]).encode(pa.RecordBatch.from_pandas(rows))["marital"]
     np.testing.assert_array_equal(whole, wanted)
-    alone = likeness(rows[["marital"]], plan.strategy).frame["marital"]
     np.testing.assert_array_equal(alone, MARITAL.encode(pa.array(rows.marital)))
     assert (whole != alone).any()
 
@@ -317,6 +372,13 @@ def test_check_counts_rows_that_break_rules():
     moved = (rows.town == "c") != (rows.area == "s")
     assert dict(fit.broken) == {CHILD.text: children.sum(), TOWNS.text: moved.sum()}
     assert f"rule 'area follows from town': {moved.sum()} rows break it" in repr(fit)
+    declared = with_totals(total("marital == 'never'", 5), total("area == 'n'", 1))
+    plan = dps.plan(declared, {"a": dps.Marginals(["age", "marital"])}, budget=dps.PureDP(1))
+    rows = pd.DataFrame({"age": [3, 30, 40], "marital": ["married", "never", "married"],
+                         "town": "a", "area": "s"})  # fmt: skip
+    fit = dps.check(plan, rows)  # rows are counted as they are read
+    assert fit.totals == (("5 rows of the table have marital == 'never'", 2),)
+    assert "counted here: 2" in str(fit)
 
 
 def test_totals_of_persons_are_of_rows_as_they_are_read(no_noise):
@@ -331,19 +393,6 @@ def test_totals_of_persons_are_of_rows_as_they_are_read(no_noise):
         np.testing.assert_array_equal(noisy.sums, other.sums)
 
 
-def test_parts_of_a_rule_are_checked():
-    for make, words in [
-        (lambda: dps.Determines("area", by="area", mapping={"n": "n"}), "follow from itself"),
-        (lambda: dps.Order("went == came"), "compares two columns"),
-        (lambda: dps.Never("age < 15", set={"age": [20]}), "no level, number or date"),
-        (lambda: dps.Determines("area", by="town", mapping=[["a", "n"], ["a", "s"]]), "twice"),
-        (lambda: dps.Order("went >= came", change="age"), "change"),
-        (lambda: dps.Determines("area", by="town", mapping="no.csv"), "town: cannot read no.csv"),
-    ]:
-        with pytest.raises(dps.SchemaError, match=words):
-            make()
-
-
 def test_rules_on_columns_that_are_not_taken_are_left_out():
     document = SCHEMA.to_frictionless()
     with pytest.warns(UserWarning, match="left out: .*went"):
@@ -352,3 +401,67 @@ def test_rules_on_columns_that_are_not_taken_are_left_out():
     document["dpstats"]["rules"][0]["never"] = "age <"
     with pytest.raises(dps.SchemaError, match="rule 'never age <': cannot read"):
         dps.Schema.from_frictionless(document, columns=["age", "marital", "area"])
+
+
+total = functools.partial(dps.Total, of="table")
+
+
+def with_totals(*totals):
+    return dps.Schema(COLUMNS[:4], rules=[CHILD, TOWNS], totals=totals)
+
+
+YOUNG = {"a": dps.Proportion("age < 65")}
+
+
+def test_totals_that_no_table_has_are_refused():
+    for totals, words in [
+        ([total("age < 15", 100), total("age < 65", 50)], ["age < 65", "age < 15", "contradicts"]),
+        ([total("age < 15 and marital == 'married'", 1)], ["married", "not possible"]),
+        ([total("area == 'n'", 9), total("town == 'a'", 5), total("town == 'b'", 5)],
+         ["town == 'b'", "town == 'a'", "area == 'n'"]),
+        ([total("age < 15", 10**7), total("age >= 15", 10**7), total("area == 'n'", 2 * 10**7 + 1)],
+         ["area == 'n'", "contradicts"]),
+        ([total("ages < 15", 1)], ["ages", "did you mean 'age'"]),
+        ([total("age < 20", 1)], ["age < 20", "edge"]),
+        (["age < 15"], ["dps.Total"]),
+    ]:  # fmt: skip
+        with pytest.raises(dps.SchemaError) as error:
+            with_totals(*totals)
+        assert all(word in str(error.value) for word in words), str(error.value)
+    for parts in (("age < 15", -1, "table"), ("age < 15", 1.5, "table"), ("age < 15", 1, "rows"),
+                  (15, 1, "table")):  # fmt: skip
+        with pytest.raises(dps.SchemaError):
+            dps.Total(*parts)
+    with pytest.raises(dps.SchemaError, match="keys"):
+        dps.Schema.from_dict(SCHEMA.to_dict(), totals=[{"condition": "age < 15", "count": 1}])
+
+
+def test_totals_of_the_population_limit_no_table():
+    declared = with_totals(total("age < 15", 100, of="population"), total("age < 65", 50))
+    assert [t.of for t in declared.totals] == ["population", "table"]
+
+
+def test_totals_above_the_number_of_rows_are_refused_before_anything_is_spent(tmp_path):
+    declared = with_totals(total("age < 65", 4), total("town == 'c'", 3))
+    plan = dps.plan(declared, YOUNG, budget=dps.PureDP(1))
+    rows = pd.DataFrame({"age": [3] * 3, "marital": "never", "town": "c", "area": "s"})
+    ledger = dps.Ledger.create(tmp_path / "ledger.json", dps.PureDP(2))
+    with pytest.raises(dps.DataError, match=r"4 rows of the table.*nothing was spent"):
+        dps.release(plan, rows, ledger=ledger)
+    assert ledger.spent == 0
+    with pytest.raises(dps.SchemaError, match="3 rows"):
+        dps.plan(declared, YOUNG, budget=dps.PureDP(1), n=3).check(3)
+
+
+def test_totals_that_fix_the_number_of_rows_go_with_a_public_one():
+    young, north = total("age < 65", 30), total("area == 'n'", 30)
+    for totals in [
+        (north, total("town == 'c'", 20)),
+        (young, total("age >= 65", 20)),
+        (young, total("age >= 15", 20), total("area == 'n'", 50)),
+    ]:
+        assert dps.plan(with_totals(*totals), YOUNG, budget=dps.PureDP(1)).unit == "replace"
+        with pytest.raises(dps.RequestError, match=r"50 rows.*add_remove"):
+            dps.plan(with_totals(*totals), YOUNG, budget=dps.PureDP(1), unit="add_remove")
+    for totals in ((young, total("age >= 15", 30)), (north,)):  # of 30 to 60 rows
+        dps.plan(with_totals(*totals), YOUNG, budget=dps.PureDP(1), unit="add_remove")

@@ -1,6 +1,8 @@
-"""Views: two columns of one number of the table, that agree in what is read and in rows."""
+"""Views and differences: numbers that are read from other columns; see test_rules too."""
 
 import itertools
+from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -9,7 +11,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.planning.previews.likeness import likeness
-from dpstats.private.tables import exact_sums, open_source
+from dpstats.schema import arrow
 from dpstats.schema.possible import impossible_pairs
 from dpstats.verifying.arguing import verify
 
@@ -30,109 +32,59 @@ def random_rows(n, seed=0):
     return pd.DataFrame({"age": age, "cost": cost, "sex": rng.choice(["f", "m"], n)})
 
 
-def by_hand(rows):
-    """The table with a column for the view, from plain arithmetic on clamped amounts."""
-    return rows.assign(log_cost=rows.cost.clip(0, 1000).round().clip(1, 1000))
-
-
-def without_source(schema):
-    """The same columns, as if the table had them all."""
-    plain = [dict(column) | {"source": None} for column in schema.to_dict()]
-    plain = [{key: v for key, v in column.items() if v is not None} for column in plain]
-    return dps.Schema.from_dict(plain)
-
-
-def test_rows_are_read_from_the_source_by_every_engine(tmp_path):
-    rows = random_rows(400)
-    blocks = [dps.Cells.table(SCHEMA, [name, "log_cost"]) for name in ("age", "cost")]
-    two = without_source(SCHEMA)
-    codes = two.encode(pa.RecordBatch.from_pandas(by_hand(rows)))
-    wanted = [block.sums(codes) for block in blocks]
-    rows.to_csv(tmp_path / "t.csv", index=False)
-    polars = pytest.importorskip("polars")
-    for table in (rows, rows.assign(log_cost="x"), tmp_path / "t.csv",
-                  polars.from_pandas(rows).lazy()):  # fmt: skip
-        sums, n = exact_sums(open_source(table, SCHEMA), SCHEMA, blocks)
-        assert n == 400
-        for found, expected in zip(sums, wanted, strict=True):
-            np.testing.assert_array_equal(found, expected)
-
-
 def test_a_plan_on_a_view_reads_its_source_and_costs_the_same():
     asked = {"ols": dps.OLS("log(log_cost) ~ age"), "m": dps.Marginals(["log_cost", "sex"])}
     plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1), n=400)
     assert plan.columns.names == ("age", "log_cost", "sex")
     assert plan.read_columns.names == ("age", "log_cost", "cost", "sex")
-    other = dps.plan(without_source(SCHEMA), asked, budget=dps.PureDP(1), n=400)
+    stored = dps.Schema([AGE, replace(LOG, source=None, allow_missing=True), COST, SEX])
+    other = dps.plan(stored, asked, budget=dps.PureDP(1), n=400)
     np.testing.assert_array_equal(plan.strategy.scales, other.strategy.scales)
     assert plan.digest != other.digest
     with pytest.raises(dps.DataError, match="'cost'"):
         dps.measure(plan, random_rows(400).drop(columns="cost"))
 
 
-ASKED = {
-    "moments": {"mean": dps.Mean("cost"), "ols": dps.OLS("log(log_cost) ~ age")},
-    "tables": {"t": dps.Marginals(["age", "cost", "log_cost"])},
-    "mixed": {"mean": dps.Mean("cost"), "t": dps.Marginals(["age", "log_cost", "sex"])},
-}
-
-
-@pytest.mark.parametrize("asked", ["tables", "mixed"])
-def test_in_synthetic_rows_views_agree(asked):
-    plan = dps.plan(SCHEMA, ASKED[asked], budget=dps.PureDP(0.1), n=500)
-    measured = dps.measure(plan, random_rows(500, 2))
-    rules = measured.columns.repairs(measured.columns.names)
-    for made in ({}, {"fit": "minimax", "m": 300}):
-        release = dps.synthesize(measured, k=400, rng=0, **made)
-        assert len(rules.rules) == 1
-        assert sum(rules.broken(release.candidates)) == 0
-        drawn = release.to_frame()
-        np.testing.assert_array_equal(drawn.cost.isna(), drawn.log_cost.isna())
-        cost, view = drawn.dropna()[["cost", "log_cost"]].to_numpy().T
-        np.testing.assert_array_equal(LOG.encode_numbers(cost), LOG.encode_numbers(view))
-
-
 COARSE = dps.Number("coarse", 0, 500, points=6, edges=[150], source="cost")
 TWO = dps.Schema([LOG, COARSE, COST, AGE])  # two views whose source need not be asked for
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"t": dps.Marginals(["age", "log_cost", "coarse"])},
-        {"l": dps.Mean("log(log_cost)"), "m": dps.Mean("coarse")},
-    ],
-)
+@pytest.mark.parametrize("asked", [
+    {"t": dps.Marginals(["log_cost", "coarse"])},
+    {"l": dps.Mean("log(log_cost)"), "m": dps.Mean("coarse")},
+])  # fmt: skip
 def test_two_views_agree_where_their_source_is_not_published(asked, tmp_path):
     plan = dps.plan(TWO, asked, budget=dps.PureDP(1), n=300, reference=dps.LogLinear())
     assert "cost" not in plan.columns.names
     release = dps.release(plan, random_rows(300, 5), rng=0)
-    views = [TWO[name].codes_by_source(TWO["cost"]) for name in ("log_cost", "coarse")]
-    possible = set(zip(*views, strict=True))
-    found = zip(*(release.candidates[name] for name in ("log_cost", "coarse")), strict=True)
-    assert possible.issuperset(found)
+    log, coarse = TWO["log_cost"], TWO["coarse"]
+    views = [column.codes_by_source(TWO["cost"]) for column in (log, coarse)]
+    possible, found = set(zip(*views, strict=True)), release.candidates
+    assert possible.issuperset(zip(found["log_cost"], found["coarse"], strict=True))
     release.save(tmp_path / "r.zip")
     verdict = verify(tmp_path / "r.zip")
     assert verdict.agrees
     assert "any of 1 between published columns" in verdict.text
     [(first, second, cells)] = impossible_pairs(plan.columns)
     assert (first, second) == ("log_cost", "coarse")
-    bins = {(TWO["log_cost"].bins_of(a), TWO["coarse"].bins_of(b)) for a, b in possible}
+    bins = {(log.bins_of(a), coarse.bins_of(b)) for a, b in possible}
     assert {*zip(*np.nonzero(~cells), strict=True)} == bins
     points, _ = likeness(None, plan.strategy).points(plan.columns, np.random.default_rng(0))
     assert possible.issuperset(zip(points["log_cost"], points["coarse"], strict=True))
 
 
-@pytest.mark.parametrize("asked", ["moments", "tables"])
-def test_rows_follow_the_answers_on_both_columns(asked):
+@pytest.mark.parametrize("tables", [True, False])
+def test_rows_follow_the_answers_on_both_columns(tables):
     """Where each column alone would; edges of the two do not refine each other."""
-    n = 1_000
-    rows, reference = random_rows(n, 3), dps.LogLinear()
-    plan = dps.plan(SCHEMA, ASKED[asked], budget=dps.PureDP(10_000), n=n, reference=reference)
+    moments = {"mean": dps.Mean("cost"), "ols": dps.OLS("log(log_cost) ~ age")}
+    asked = {"t": dps.Marginals(["cost", "log_cost"])} if tables else moments
+    n, reference = 1_000, dps.LogLinear()
+    rows = random_rows(n, 3)
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(10_000), n=n, reference=reference)
     drawn = dps.release(plan, rows, rng=0).to_frame()
-    truth = by_hand(rows).assign(cost=rows.cost.clip(0, 1000))
+    truth = rows.assign(cost=rows.cost.clip(0, 1000), log_cost=rows.cost.clip(1, 1000))
     logs = np.log(truth.log_cost)
-    if asked == "tables":
+    if tables:
         for name, cuts in (("cost", [0, 100, 400, 1001]), ("log_cost", [0, 10, 200, 1001])):
             shares = [np.histogram(frame[name].dropna(), cuts)[0] / n for frame in (truth, drawn)]
             np.testing.assert_allclose(*shares, atol=3e-3)
@@ -143,58 +95,8 @@ def test_rows_follow_the_answers_on_both_columns(asked):
     assert abs(drawn.cost.corr(np.log(drawn.log_cost)) - truth.cost.corr(logs)) < 0.05
 
 
-def random_views(rng):
-    """A number, two views of it, a category, and rules that may contradict each other."""
-    number = dps.Number("x", 0, 11, points=12, edges=[4, 8])
-    views = [
-        dps.Number(name, 0, int(rng.integers(5, 12)), points=int(rng.integers(4, 9)),
-                   edges=[int(rng.integers(2, 4))], source="x")
-        for name in "vw"
-    ]  # fmt: skip
-    other = dps.Category("g", ["1", "2"])
-    rules, edges = [], {"x": (4, 8), **{v.name: v.edges for v in views}}
-    for _ in range(rng.integers(1, 4)):
-        name = str(rng.choice(["x", "v", "w"]))
-        text = f"{name} {rng.choice(['<', '>='])} {rng.choice(edges[name])} and g == '1'"
-        to = {"g": "2"} if rng.random() < 0.5 or name != "x" else {"x": int(rng.integers(12))}
-        rules.append(dps.Never(text, set=to))
-    return [number, *views, other], rules
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_schemas_are_accepted_if_and_only_if_every_row_ends_allowed(seed):
-    """Against all coded rows, one by one, with rules applied in plain Python."""
-    columns, rules = random_views(np.random.default_rng(seed))
-    bare, x = dps.Schema(columns), columns[0]
-    codes = [np.array(c) for c in zip(*itertools.product(x.codes_in_use, range(2)), strict=True)]
-    every = bare.with_views({"x": codes[0], "g": codes[1]})
-    compiled = [rule.compiled(bare) for rule in rules]
-    read = [
-        {name: column[i : i + 1] for name, column in every.items()} for i in range(len(codes[0]))
-    ]
-    for i, row in enumerate(read):
-        for rule in compiled:
-            if rule.broken(row)[0]:
-                stored = {name: (row | rule.repaired(row))[name] for name in ("x", "g")}
-                row = bare.with_views(stored)
-        read[i] = row
-    allowed = ~np.any([rule.broken(every) for rule in compiled], axis=0)
-    levels = all(len(set(c.bins_of(every[c.name][allowed]))) == c.bins for c in columns)
-    if not levels or any(rule.broken(row)[0] for row in read for rule in compiled):
-        with pytest.raises(dps.SchemaError):
-            dps.Schema(columns, rules=rules)
-        return
-    schema = dps.Schema(columns, rules=rules)
-    for names in (["v"], ["g"], ["x", "w"]):
-        repairs = schema.repairs(names)
-        some = repairs.repair({name: every[name] for name in repairs.schema.names})
-        for name in names:
-            np.testing.assert_array_equal(some[name], [row[name][0] for row in read])
-
-
-@pytest.mark.parametrize(
-    ("columns", "words"),
-    [
+def test_views_that_cannot_be_used_are_refused():
+    for columns, words in [
         ([dps.Number("v", 0, 9, source="coast"), COST], "source: .*'coast' .did you mean 'cost'"),
         ([dps.Number("v", 0, 9, source="sex"), SEX], "its source 'sex' is no number"),
         ([dps.Number("w", 0, 9, source="log_cost"), *COLUMNS], "is a view itself; name 'cost'"),
@@ -202,27 +104,124 @@ def test_schemas_are_accepted_if_and_only_if_every_row_ends_allowed(seed):
         ([dps.Number("v", "2024-01-01", "2024-02-01", source="age"), AGE], "both dates"),
         ([dps.Number("v", 0, 999, edges=[500, 501], points=2000, source="age"), AGE],
          r"no row with v \[500, 501\) is allowed by the rules \['v is a view of age'\]"),
-    ],
-)  # fmt: skip
-def test_views_that_cannot_be_used_are_refused(columns, words):
-    with pytest.raises(dps.SchemaError, match=words):
-        dps.Schema(columns)
+    ]:  # fmt: skip
+        with pytest.raises(dps.SchemaError, match=words):
+            dps.Schema(columns)
 
 
-def test_a_view_is_compared_with_others_and_does_not_give_way():
-    number, view = dps.Number("x", 0, 19, points=20), dps.Number("v", 0, 9, points=4, source="x")
-    columns = [number, view, dps.Number("y", 0, 25, points=26)]
-    assert dps.Schema(columns, rules=[dps.Order("y >= v")]).rules
-    with pytest.raises(dps.SchemaError, match=r"'v' is a view and cannot give way.*'x'"):
-        dps.Schema(columns, rules=[dps.Order("y >= v", change="v")])
-
-
-def test_a_view_has_the_missing_cells_of_its_source():
+def test_a_view_has_the_missing_cells_of_its_source_and_orders_with_others():
     assert SCHEMA["log_cost"].allow_missing
     with pytest.raises(dps.SchemaError, match="no column 'cost'"):
         dps.Schema.from_frictionless(SCHEMA.to_frictionless(), columns=["log_cost"])
-    age = dps.Schema([AGE, dps.Number("young", 0, 30, source="age")])
+    columns = [AGE, dps.Number("young", 0, 30, source="age"), dps.Number("y", 0, 40, points=41)]
+    age = dps.Schema(columns, rules=[dps.Order("y >= young")])
     assert age["young"].missing == 30
     bare = dps.Schema([dps.Number("x", 0, 9), dps.Number("v", 1, 9, scale="log", source="x")])
     with pytest.raises(dps.RequestError, match="of 'v' need missing= of 'x' in the schema"):
         dps.plan(bare, {"m": dps.Mean("log(v)")}, budget=dps.PureDP(1))
+
+
+# Differences, such as days between two dates
+
+DAYS = dps.Number("days", 0, 2000, points=2001, edges=[100, 400], missing=0,
+                  source="`last seen` - diagnosed")  # fmt: skip
+LOG_DAYS = dps.Number("log_days", 1, 2000, scale="log", points=41, edges=[200], source="days")
+DATED = dps.Schema([DAYS, SEX, LOG_DAYS])
+READ = {"days": dps.Mean("days"), "t": dps.Marginals(["days", "sex"])}
+
+
+# What cells are read as: a date, a finite number, or neither
+READ_AS = {
+    None: None, "": None, "x": None, "nan": None, "-Infinity": None, "2024-02-30": None,
+    "true": 1.0, " 2.5 ": 2.5, "-3e0": -3.0, "1e308": 1e308, "-1e308": -1e308,
+    "20240301": 20240301.0, "2024-03-01 23:59": date(2024, 3, 1),
+    "1969-12-31T00": date(1969, 12, 31),
+}  # fmt: skip
+
+
+def test_cells_are_two_dates_or_two_finite_numbers_or_missing():
+    pairs = list(itertools.product(READ_AS, READ_AS))
+    first, second = (pa.array([pair[i] for pair in pairs], pa.string()) for i in range(2))
+    found = arrow.floats(arrow.differences(first, second))
+    for pair, difference in zip(pairs, found, strict=True):
+        a, b = (READ_AS[cell] for cell in pair)
+        if a is None or type(a) is not type(b):
+            assert np.isnan(difference), pair
+        else:
+            assert difference == ((a - b).days if isinstance(a, date) else a - b), pair
+    for i in range(0, len(pairs), 7):  # whatever the other cells are
+        alone = arrow.floats(arrow.differences(first[i : i + 1], second[i : i + 1]))
+        np.testing.assert_array_equal(alone, found[i : i + 1])
+    coded = DAYS.encode(arrow.differences(first, second))
+    assert set(coded[np.isnan(found)]) == {DAYS.missing_code}
+    assert DAYS.decode(coded)[pairs.index(("-1e308", "1e308"))] == 0
+    assert DAYS.decode(coded)[pairs.index(("1e308", "-1e308"))] == 2000
+
+
+def test_a_column_of_any_type_is_an_end():
+    stamps = pa.array([0, 86_400 * 3], pa.timestamp("s"))
+    lists = pa.array([[1], None], pa.list_(pa.int8()))
+    runs = pa.RunEndEncodedArray.from_arrays([1, 2], [3, 4])  # Arrow cannot choose lists of these
+    ends = [stamps, stamps.cast(pa.date32()), stamps.cast(pa.date64()), stamps.cast(pa.string()),
+            pa.array([5, 8], pa.int64()), pa.array([5.0, 8.0], pa.float32()), lists,
+            pa.ListArray.from_arrays([0, 1, 2], runs), pa.array([3, 4], pa.duration("s")),
+            pa.nulls(2), pa.array(["5", "8"]).dictionary_encode()]  # fmt: skip
+    kind = [1, 1, 1, 1, 2, 2, 0, 0, 0, 0, 2]
+    for (i, first), (j, second) in itertools.product(enumerate(ends), enumerate(ends)):
+        found = arrow.differences(first, second)
+        known = kind[i] == kind[j] != 0
+        np.testing.assert_array_equal(arrow.floats(found), [0 if known else np.nan] * 2)
+
+
+def test_a_release_has_the_number_of_days_and_no_dates():
+    asked = READ | {"logs": dps.Mean("log(log_days)")}
+    plan = dps.plan(DATED, asked, budget=dps.PureDP(1_000), n=1_000)
+    assert plan.read_columns.raw.names == ("last seen", "diagnosed", "sex")
+    rng = np.random.default_rng(0)
+    first = np.datetime64("2015-01-01") + rng.integers(0, 2000, 1_000)
+    last = first + rng.integers(-100, 2500, 1_000)
+    rows = random_rows(1_000).assign(**{"last seen": last, "diagnosed": first})
+    release = dps.release(plan, rows, rng=0)
+    days = (rows["last seen"] - rows["diagnosed"]).dt.days.clip(0, 2000)
+    assert release.infer("days").params[0] == pytest.approx(days.mean(), abs=1)
+    drawn = release.to_frame()
+    assert set(drawn) == {"days", "sex", "log_days"}
+    assert drawn.days.dtype == np.int64
+    with pytest.raises(dps.DataError, match="no column 'diagnosed'"):
+        dps.measure(plan, rows.drop(columns="diagnosed").assign(days=1))
+
+
+def test_differences_that_cannot_be_read_are_refused():
+    dates = {"low": "2020-01-01", "high": "2021-01-01"}
+    for columns, words in [
+        ([{"source": "a - b - c"}], "neither the name of a number nor a difference"),
+        ([{"source": "`a - b"}], "neither the name of a number nor a difference"),
+        ([{"source": "a - a"}], "subtracts a column from itself"),
+        ([{"source": "d - a"}], "one of them has the same name"),
+        ([{"source": "a - b", "missing_values": [3], "missing": 0}], "no missing_values"),
+        ([dates | {"source": "a - b"}], "a number, of days"),
+        ([{"source": "a - b"}, {"name": "a - b"}], "put it in backticks: source='`a - b`'"),
+        ([{"source": "a - b"}, {"name": "b", "source": "c - e"}], "'b' has a source itself"),
+    ]:
+        with pytest.raises(dps.SchemaError, match=words):
+            dps.Schema([dps.Number(**{"name": "d", "low": 0, "high": 9} | c) for c in columns])
+    persons = {"rows_per_person": 2, "unit": "add_remove"}
+    dps.plan(DATED, READ, budget=dps.PureDP(1), person="id", **persons)
+    with pytest.raises(dps.RequestError, match="'diagnosed' tells persons apart"):
+        dps.plan(DATED, READ, budget=dps.PureDP(1), person="diagnosed", **persons)
+
+
+def test_invented_rows_have_the_ends(fast):
+    fixed = dps.Number("diagnosed", "2020-01-01", "2020-12-31", missing="2020-01-01")
+    guesses = dps.Guesses(typical={"days": {"mean": 300, "sd": 100}})
+    both = dps.Schema([*DATED, fixed, replace(fixed, name="last seen")])
+    rows = dps.pretend(both, 1_000, guesses, rng=0)
+    for name in ("last seen", "diagnosed"):
+        assert rows[name].between("2020-01-01", "2020-12-31").all()
+    for schema in (DATED, dps.Schema([*DATED, fixed])):
+        rows = dps.pretend(schema, 1_000, guesses, rng=0)
+        assert list(rows)[:3] == ["last seen", "diagnosed", "sex"]
+        days = schema["days"].decode(schema.encode(pa.RecordBatch.from_pandas(rows))["days"])
+        assert abs(days.mean() - 300) < 15
+        plan = dps.plan(schema, READ, budget=dps.PureDP(1), n=1_000)
+        assert np.isfinite(plan.preview(like=rows).to_frame().width).all()

@@ -1,7 +1,6 @@
 """Losses on a grid: values, sums, sensitivities by brute force, and files."""
 
 import itertools
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -9,87 +8,60 @@ import pytest
 import dpstats as dps
 from dpstats.families import block_from_dict
 from dpstats.families.losses import block as loss_block
-from dpstats.families.losses.block import LARGEST, codes_of
+from dpstats.families.losses.block import LARGEST
 from dpstats.families.losses.linear import LinearLosses
 
 SCHEMA = dps.Schema([
-    dps.Number("x", -1, 1, points=9, missing=0), dps.Number("z", 0, 10, points=6, missing=0),
+    dps.Number("x", -1, 1, points=9, missing=0), dps.Number("z", 0, 10, points=11, missing=0),
     dps.Boolean("y"), dps.Category("g", ["a", "b"]),
     dps.Number("score", values=[17.5, 22, 27], allow_missing=True),
+    dps.Number("pay", 1, 1000, points=31, scale="log", edges=[10, 100], missing=1),
 ])  # fmt: skip
 SQUARE = {"Intercept": (-2, 2, 5), "x": (-2, 3, 4)}
 LEVEL = {"Intercept": (0, 10, 4), "x": (-5, 5, 3), "g[T.b]": (-1, 1, 3)}
 
 
-def linear(loss, formula, grid):
-    return LinearLosses.of(SCHEMA, loss, formula, grid)
+def absolute(row, at):
+    of_score = np.where(np.isnan(row["score"]), 0, np.abs(row["score"] - at["m"]))
+    return of_score + (row["g"] == "b") * (at["b"] - 1) ** 2
 
 
 def table(**options):
-    def absolute(row, at):
-        return (
-            np.where(np.isnan(row["score"]), 0, np.abs(row["score"] - at["m"]))
-            + (row["g"] == "b") * (at["b"] - 1) ** 2
-        )
-
     grid = {"m": (17, 28, 5), "b": (0, 2, 3)}
     return dps.TabulatedLoss.of(SCHEMA, ["score", "g"], grid, absolute, **options)
 
 
 BLOCKS = [
-    linear(dps.LogisticLoss(), "y ~ x", SQUARE),
-    linear(dps.LogisticLoss(), "y ~ x + g", SQUARE | {"g[T.b]": (-1, 1, 3)}),
-    linear(dps.HuberLoss(1.5), "z ~ x", {"Intercept": (0, 10, 5), "x": (-5, 5, 4)}),
-    linear(dps.HuberLoss(1.5), "z ~ x + g", LEVEL),
-    linear(dps.PinballLoss(0.3), "z ~ 1", {"Intercept": (0, 10, 11)}),
-    table(convex=True).losses,
+    LinearLosses.of(SCHEMA, loss, formula, grid)
+    for loss, formula, grid in [
+        (dps.LogisticLoss(), "y ~ x", SQUARE),
+        (dps.LogisticLoss(), "y ~ x + g", SQUARE | {"g[T.b]": (-1, 1, 3)}),
+        (dps.HuberLoss(1.5), "z ~ x", {"Intercept": (0, 10, 5), "x": (-5, 5, 4)}),
+        (dps.HuberLoss(1.5), "z ~ x + g", LEVEL),
+        (dps.PinballLoss(0.3), "z ~ 1", {"Intercept": (0, 10, 11)}),
+    ]
 ]
 
 
-def every_row(block):
-    """Codes of all states, column name -> (m,)."""
-    states = np.array(list(itertools.product(*(codes_of(c) for c in block.columns))))
-    return {c.name: own for c, own in zip(block.columns, states.T, strict=True)}
-
-
-def norms(block):
-    """Exact L1 and squared L2 sensitivities, replaced and added, by all pairs of states."""
-    values = block.values(every_row(block))
-    moved = values[:, None] - values
-    return [
-        (Fraction(int(np.abs(v).sum(-1).max()), LARGEST),
-         Fraction(int((v * v).sum(-1).max()), LARGEST**2))
-        for v in (moved, values)
-    ]  # fmt: skip
-
-
-def test_sensitivity_is_that_of_all_pairs_of_rows():
-    for block in BLOCKS:
-        for unit, expected in zip(("replace", "add_remove"), norms(block), strict=True):
-            claimed = block.sensitivity(unit)
-            assert (claimed.l1, claimed.l2_squared) == expected
-
-
-@pytest.mark.parametrize(("block", "few"), list(zip(BLOCKS[:5], (10, 20, 30, 40, 4), strict=True)))
-def test_a_sensitivity_from_some_states_is_a_bound(block, few, monkeypatch):
+@pytest.mark.parametrize(("block", "few"), list(zip(BLOCKS, (10, 20, 30, 40, 4), strict=True)))
+def test_a_sensitivity_from_some_states_is_a_bound(block, few, rows_of, change_of, monkeypatch):
     """Every row is within the slack of a listed one, so norms and distances are bounded."""
-    exact, every = norms(block), every_row(block)
+    rows = rows_of(block.columns)
+    exact = {"replace": change_of(block, rows, rows), "add_remove": change_of(block, rows)}
+    assert exact == {unit: block.sensitivity(unit) for unit in exact}  # all states are listed
     monkeypatch.setattr(loss_block, "_LISTED", 0)
     monkeypatch.setattr(loss_block, "_FEWEST", few)
     loss_block._sensitivity.cache_clear()
     lists, slack = block.listed()
-    values, listed = block.values(every), np.concatenate(list(block.states(lists)))
+    values, listed = block.values(rows), np.concatenate(list(block.states(lists)))
     assert len(listed) < len(values)
     gaps = np.abs(values[:, None] - listed).max(axis=-1).argmin(axis=1)
     assert np.all(np.abs(values - listed[gaps]) <= slack)
     assert np.any(np.abs(values - listed[gaps]) > slack / 4)
-    moved = listed[:, None] - listed
-    for unit, (l1, l2_squared), some, times in zip(
-        ("replace", "add_remove"), exact, (moved, listed), (2, 1), strict=True
-    ):
+    for unit, some, times in (("replace", listed[:, None] - listed, 2), ("add_remove", listed, 1)):
         claimed = block.sensitivity(unit)
-        assert l1 <= claimed.l1 <= 2 * l1
-        assert l2_squared <= claimed.l2_squared <= 4 * l2_squared
+        assert exact[unit].l1 <= claimed.l1 <= 2 * exact[unit].l1
+        assert exact[unit].l2_squared <= claimed.l2_squared <= 4 * exact[unit].l2_squared
         # The largest may be a listed one: the slack is there in any case.
         assert claimed.l1 * LARGEST == np.abs(some).sum(-1).max() + times * slack.sum()
         longest = np.sqrt((some**2).sum(-1).max()) + times * np.sqrt((slack**2).sum())
@@ -115,17 +87,14 @@ def test_distances_of_some_pairs_bound_those_of_all(kept, work, monkeypatch):
         assert min(kept, work) < 10**6 or found == list(exact)
 
 
-def test_values_are_the_losses_within_the_rounding():
-    x, y = np.array([-4, 0, 3, 4]), np.array([0, 1, 1, 0])
+def test_values_are_the_losses_within_the_rounding(rows_of):
     block = BLOCKS[0]
-    values = block.values({"x": x, "y": y}) * block.unit
-    for (i, row), (j, at) in itertools.product(
-        enumerate(zip(x / 4, y, strict=True)),
-        enumerate(itertools.product(*(axis.values for axis in block.axes))),
-    ):
-        sign = 2 * row[1] - 1
-        exact = np.logaddexp(0, -sign * (at[0] + at[1] * row[0]))
-        assert abs(values[i, j] - exact) <= block.rounding
+    rows, axes = rows_of(block.columns), [axis.values for axis in block.axes]
+    intercept, slope = np.array(list(itertools.product(*axes))).T
+    sign, x = 2 * rows["y"][:, None] - 1, rows["x"][:, None] / 4
+    exact = np.logaddexp(0, -sign * (intercept + slope * x))
+    values = block.values(rows) * block.unit
+    np.testing.assert_allclose(values, exact, atol=block.rounding, rtol=0)
     assert 0 <= values.min() <= values.max() <= block.largest_loss
     residuals = np.linspace(-9, 9, 101)
     huber = np.where(np.abs(residuals) <= 2, residuals**2 / 2, 2 * (np.abs(residuals) - 1))
@@ -155,15 +124,22 @@ def test_edited_tables_are_refused():
             block_from_dict({**plain, **edit}, SCHEMA)
 
 
-def test_tables_that_cannot_be_used_are_refused():
+def test_grids_and_tables_that_cannot_be_used_are_refused():
+    grid = {"Intercept": (-1, 1, 3), "log(pay)": (-1, 1, 3)}
+    for analysis in [  # a grid in original units, its middle and half range in logarithms
+        dps.Huber("log(pay) ~ x", k=1), dps.Huber("x ~ log(pay)", k=1), dps.Huber("pay ~ 1", k=1),
+        dps.LossGrid(dps.PinballLoss(), "pay ~ 1", {"Intercept": (1, 9, 5)}),
+        dps.LossGrid("logistic", "y ~ log(pay)", grid),
+    ]:  # fmt: skip
+        with pytest.raises(dps.RequestError, match=r"'pay' has scale='log'.*even grid"):
+            analysis.family(SCHEMA)
     grid = {"m": (0, 1, 3)}
-    for function, message in [
-        (lambda row, at: row["score"] - 20 + 0 * at["m"], "not negative"),
-        (lambda row, at: 0 * row["x"] * at["m"], "not all zero"),
+    for column, function, message in [
+        ("score", lambda row, at: row["score"] - 20 + 0 * at["m"], "not negative"),
+        ("x", lambda row, at: 0 * row["x"] * at["m"], "not all zero"),
     ]:
-        columns = ["score"] if "score" in function.__code__.co_consts else ["x"]
         with pytest.raises(dps.RequestError, match=message):
-            dps.TabulatedLoss.of(SCHEMA, columns, grid, function)
+            dps.TabulatedLoss.of(SCHEMA, [column], grid, function)
     fine = dps.Schema([dps.Number("x", 0, 1, points=100_001, missing=0)])
     with pytest.raises(dps.RequestError, match="too many losses"):
         dps.TabulatedLoss.of(fine, ["x"], grid, lambda row, at: row["x"] + at["m"])
@@ -172,20 +148,3 @@ def test_tables_that_cannot_be_used_are_refused():
     for wrong in (0.001, {"m": "a"}, {"m": -1}, {"m": np.nan}, [1]):
         with pytest.raises(dps.RequestError, match="lipschitz must name parameters"):
             table(lipschitz=wrong)
-
-
-WAGES = dps.Schema([
-    dps.Number("pay", 1, 1000, points=31, scale="log", edges=[10, 100], missing=1),
-    dps.Number("x", -1, 1, points=9, missing=0), dps.Boolean("y"),
-])  # fmt: skip
-
-
-def test_numbers_on_a_logarithmic_grid_are_refused():
-    """Their grid is in original units, and their middle and half range in logarithms."""
-    for analysis in [
-        dps.Huber("log(pay) ~ x", k=1), dps.Huber("x ~ log(pay)", k=1), dps.Huber("pay ~ 1", k=1),
-        dps.LossGrid(dps.PinballLoss(), "pay ~ 1", {"Intercept": (1, 9, 5)}),
-        dps.LossGrid("logistic", "y ~ log(pay)", {"Intercept": (-1, 1, 3), "log(pay)": (-1, 1, 3)}),
-    ]:  # fmt: skip
-        with pytest.raises(dps.errors.RequestError, match=r"'pay' has scale='log'.*even grid"):
-            analysis.family(WAGES)

@@ -16,17 +16,11 @@ SCHEMA = dps.Schema([
 ])  # fmt: skip
 
 
-def codes_of(*names):
-    ends = (SCHEMA[name].code_range for name in names)
-    grids = np.meshgrid(*(np.arange(low, high + 1) for low, high in ends), indexing="ij")
-    return {name: grid.ravel() for name, grid in zip(names, grids, strict=True)}
-
-
 @pytest.mark.parametrize("name", ["x", "fine"])
-def test_splines_are_those_of_de_boor(name):
+def test_splines_are_those_of_de_boor(name, rows_of):
     knots = knots_of(SCHEMA[name])
     table = SplineTable((SCHEMA[name],), (knots,))
-    codes = codes_of(name)
+    codes = rows_of(table.columns)
     every = np.array([knots[0]] * 2 + list(knots) + [knots[-1]] * 2, dtype=float)
     inside = np.minimum(codes[name], knots[-1] - 1e-9)
     wanted = BSpline.design_matrix(inside, every, 2).toarray().T
@@ -36,26 +30,23 @@ def test_splines_are_those_of_de_boor(name):
     np.testing.assert_allclose(found / table.bounds[0], wanted, atol=1.001 / table.bounds[0])
 
 
-def test_rows_outside_a_condition_add_nothing():
+def test_rows_outside_a_condition_add_nothing(rows_of):
     given = Subgroup.of(SCHEMA, "g == 's'", ["z"])
     table = SplineTable((SCHEMA["z"],), (knots_of(SCHEMA["z"]),), given)
-    codes = codes_of("z", "g")
+    codes = rows_of(table.columns)
     used = (codes["g"] == 1) & (codes["z"] <= 3)
     np.testing.assert_array_equal(table.functions(codes).sum(axis=0), used * table.bounds[0])
 
 
-@pytest.mark.parametrize(("names", "knots", "match"), [
-    (["x", "x"], [(-5, 5), None], "different columns"), (["x"], [None], "numbers among them"),
-    (["x"], [(-5, 4)], "first and last"), (["x"], [(-5, 2, 2, 5)], "increasing"),
-    (["z"], [(-3, 3)], "allow_missing"),
-    (["fine", "x", "g"], [tuple(range(-500, 501)), tuple(range(-5, 6)), None], "cells, more than"),
-])  # fmt: skip
-def test_what_has_no_splines_is_refused(names, knots, match):
-    with pytest.raises(RequestError, match=match):
-        SplineTable(tuple(SCHEMA[name] for name in names), tuple(knots))
-
-
-def test_splines_too_fine_for_products_are_refused():
+def test_what_has_no_splines_is_refused():
+    fine = tuple(range(-500, 501)), tuple(range(-5, 6)), None
+    for names, knots, match in [
+        (["x", "x"], [(-5, 5), None], "different columns"), (["x"], [None], "numbers among them"),
+        (["x"], [(-5, 4)], "first and last"), (["x"], [(-5, 2, 2, 5)], "increasing"),
+        (["z"], [(-3, 3)], "allow_missing"), (["fine", "x", "g"], fine, "cells, more than"),
+    ]:  # fmt: skip
+        with pytest.raises(RequestError, match=match):
+            SplineTable(tuple(SCHEMA[name] for name in names), tuple(knots))
     columns = tuple(dps.Number(f"n{i}", 0, 1, points=1025, missing=0) for i in range(7))
     with pytest.raises(RequestError, match="too fine"):
         SplineTable(columns, ((-512, 512),) * 7)
