@@ -173,6 +173,10 @@ def test_differences_are_of_pairs(without_noise):
     assert gaps.sampling_variance[2] == pytest.approx(variance)
     table = result.pairwise()
     assert np.all(table["p_value"] >= table["p_unadjusted"])
+    with pytest.raises(dps.RequestError, match="^probability is 1.2"):
+        result.quantile(1.2)
+    with pytest.raises(dps.RequestError, match="^strata must leave a column"):
+        result.logrank(strata="arm")
 
 
 def test_persons_with_several_rows_have_their_variance(rows, released_for_persons):
@@ -244,13 +248,13 @@ def test_entry_at_declared_values_is_that_of_r(no_noise, inferred):
     np.testing.assert_allclose(result.params, np.cumprod(1 - np.array(hazards)), atol=1e-9)
 
 
-def test_an_interval_of_the_table_is_no_single_value_where_noise_takes_an_estimate_beyond_one():
+def test_noise_that_takes_a_curve_beyond_one_is_in_intervals_of_the_table_and_of_differences():
     columns = [dps.Boolean("ill"), dps.Category("area", ["a", "b", "c"])]
     schema = dps.Schema([*columns, dps.Number("age", 0, 100, edges=[30, 60], missing=50)])
     asked = {"curves": dps.Survival("age", "ill", by="area")}
     uniform = {"unit": "add_remove", "reference": dps.Uniform()}
     plan = dps.plan(schema, asked, budget=dps.PureDP(1), **uniform)
-    rng, beyond = np.random.default_rng(0), 0
+    rng, beyond, kept = np.random.default_rng(0), 0, []
     for _ in range(20):
         rows = {"ill": rng.random(300) < 0.02, "area": rng.choice(list("abc"), 300)}
         rows["age"] = rng.integers(0, 101, 300)
@@ -259,4 +263,8 @@ def test_an_interval_of_the_table_is_no_single_value_where_noise_takes_an_estima
         for alpha in (0.5, 0.05):
             low, high = np.asarray(result.conf_int(alpha=alpha, target="table")).T
             assert np.all(low < high)
+        noise = result.survival_at(60).privacy_variance
+        of_pairs = noise[[0, 0, 1]] + noise[[1, 2, 2]]
+        kept.append(result.differences(time=60).privacy_variance / of_pairs)
     assert beyond > 10
+    assert 0.8 < np.median(kept) < 1.3  # also of what is beyond one
