@@ -67,20 +67,16 @@ def _signals_are_heard() -> None:
 
 # Folders whose tests are of the noise itself, or of programs that draw it.
 REAL_NOISE = {"privacy", "private", "auditing", "cli", "verifying", "mutants", "benchmarks"}
+SEEDED_NOISE = {"test_audit.py"}  # files in them that draw much of it
 
 
 @contextmanager
 def _noise_of(name: str) -> Iterator[None]:
     """Noise and uniforms with a seed in place of the system's, for a test or a fixture."""
-    if REAL_NOISE & set(name.partition("::")[0].split("/")):
+    folders = set(name.partition("::")[0].split("/"))
+    if REAL_NOISE & folders and not SEEDED_NOISE & folders:
         yield
         return
-    with _noise_of_numpy(name):
-        yield
-
-
-@contextmanager
-def _noise_of_numpy(name: str) -> Iterator[None]:
     rng = np.random.default_rng(zlib.crc32(name.encode()))
 
     def add(sums, scale, law):
@@ -92,13 +88,6 @@ def _noise_of_numpy(name: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(noise, "_opendp", add)
         patch.setattr(noise, "secrets", SimpleNamespace(token_bytes=rng.bytes))
-        yield
-
-
-@pytest.fixture
-def noise_of_numpy(request) -> Iterator[None]:
-    """Noise with a seed for one test in a folder of `REAL_NOISE`."""
-    with _noise_of_numpy(request.node.nodeid):
         yield
 
 

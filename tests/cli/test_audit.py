@@ -67,8 +67,8 @@ def planned(name, budget, unit="replace"):
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch, noise_of_numpy):
-    """Few starts of the search; noise of the right law from NumPy, which draws it in less time."""
+def quick(monkeypatch):
+    """Few starts of the search."""
     monkeypatch.setattr(pairs, "_STARTS", 2)
     monkeypatch.setattr(pairs, "_MOST_ROWS", 1_000)
 
