@@ -233,3 +233,25 @@ def test_nothing_is_known_of_too_many_slopes_too_few_rows_or_hidden_columns():
     zero = np.zeros((1, 1))  # products that no slope can have, however large they are
     found = _half_line_extremes(zero, np.array([1e12]), zero, np.zeros(1), np.eye(1))
     np.testing.assert_array_equal(np.ravel(found), [-np.inf, np.inf])
+
+
+def test_a_constant_of_unknown_mean_square_is_taken_out_at_its_least():
+    # Mean products of one slope are known, and there are 8 to 12 rows where 10 were counted.
+    moments, radii = np.array([[1, 0.5, 0.1], [0.5, 0.6, 0.5], [0.1, 0.5, 1]]), np.zeros((3, 3))
+    radii[0, 0] = 0.2
+    slopes = [(0.5 - 0.05 / count) / (0.6 - 0.25 / count) for count in np.linspace(0.8, 1.2, 9)]
+    (_, low), (_, high) = half_line_bounds(moments, radii, np.eye(2), constant=0)
+    assert low <= min(slopes) <= max(slopes) <= high
+
+
+def test_under_a_penalty_the_errors_are_those_of_the_largest_coefficient():
+    # One regressor of a known mean square, of which the product with the response is not known.
+    second, radius = np.array([[0.5, 0.2], [0.2, 0.4]]), np.array([[0, 0.05], [0.05, 0]])
+    n, penalty, bounds = 400, 0.5, np.ones(2)
+    options = {"rows": (n, n), "error": 0.05, "ridge": np.full(1, penalty), "bounds": bounds}
+    ends = combination_bounds(second, radius, np.eye(1), **options)
+    square = 0.4 - 2 * 0.2 * 0.2 + 0.2**2 * (0.5 + penalty) + 2 * 0.2 * 0.05
+    square *= n / (n - 1)
+    square += (penalty * 0.25) ** 2 / 0.5  # by a coefficient of 0.25, for a leverage of one
+    reach = 0.05 + stats.t.isf(0.025, n - 1) * np.sqrt(square / n)
+    np.testing.assert_allclose(np.ravel(ends), [0.2 - reach, 0.2 + reach], atol=1e-6)

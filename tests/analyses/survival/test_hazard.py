@@ -159,6 +159,12 @@ def test_negative_counts_of_events_are_not_clipped():
     exact = HazardScore(x, events, at_risk, 1_800, noise=noise)
     noisy = [HazardScore(x, events + 3 * rng.standard_normal((12, 2)), at_risk, 1_800, noise=noise)
              for _ in range(100)]  # fmt: skip
+    below = [one for one in noisy if one.events.min() < 0]
+    assert len(below) > 20
+    for one in below:
+        fit = one._fit(exact.params)
+        by_bin = (fit.weights * one.events - fit.hazards * one.at_risk).sum(axis=1)
+        np.testing.assert_allclose(by_bin, 0, atol=1e-9)  # and so is that of the baseline
     scores = np.array([one.score(exact.params)[0] for one in noisy])
     error = np.sqrt(exact.noise_covariance(exact.params)[0, 0])
     assert abs(scores.mean()) < 3 * error / np.sqrt(100)

@@ -40,6 +40,17 @@ def test_noise_variances_are_those_of_a_simulation():
 
 
 @pytest.mark.parametrize("mixing", [TO_MOMENTS, np.eye(3)], ids=["parts", "moments"])
+def test_the_mean_of_the_table_has_the_noise_of_the_estimate(mixing):
+    known = group(EXACT, mixing)
+    ratio = known.of_table
+    np.testing.assert_allclose([*ratio.t, ratio.count], [SIZE * (1 + MEAN) / 2, SIZE])
+    for mean in (MEAN, 1.0, -1.0):  # of the sum less the mean times the size, in [0, 1]
+        gradient = np.array([-mean, 1, 0]) / 2
+        found = ratio.noise.variance(np.array([(1 + mean) / 2]))
+        np.testing.assert_allclose(found, gradient @ known.covariance @ gradient)
+
+
+@pytest.mark.parametrize("mixing", [TO_MOMENTS, np.eye(3)], ids=["parts", "moments"])
 def test_a_box_holds_the_rows_as_often_as_it_says(mixing):
     """A size, a mean and a variance, all of them; Bonferroni gives a little more."""
     beta, held = 0.2, []

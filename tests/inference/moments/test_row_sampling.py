@@ -30,6 +30,20 @@ def test_limits_beyond_one_are_nested_and_others_are_not_moved():
             assert np.tanh(np.median(some.law.centre)) == pytest.approx(r, abs=0.01)
 
 
+def test_a_box_holds_the_means_at_the_ends_of_every_noise():
+    """Of the number of rows too, where that is measured."""
+    observed = np.array([200, 20.0, -30, 40, 50, 10])
+    for law in (None, DiscreteLaplace(5.0)):
+        laws = (law, *(DiscreteLaplace(unit) for unit in UNITS[1:]))
+        q = np.array([0 if one is None else one.quantile(0.06 / (5 + bool(law))) for one in laws])
+        q = q / UNITS
+        box, least = NoisyPair(observed, laws, UNITS).box(0.06)
+        ends = [observed[1:] + side * q[1:] for side in (-1, 1)]
+        means = np.array([sums / (200 + side * q[0]) for sums in ends for side in (-1, 1)])
+        np.testing.assert_allclose(box, np.transpose([means.min(axis=0), means.max(axis=0)]))
+        assert least == 200 - q[0]
+
+
 @pytest.mark.parametrize("r", [0.0, 0.5, -0.9])
 def test_a_spread_by_kurtosis_bounds_that_of_its_law(r):
     """Var(uv - r (u^2 + v^2) / 2) from E u_i u_j u_k u_l = A_ij A_kl + A_ik A_jl + A_il A_jk."""
