@@ -121,13 +121,25 @@ def _densities_of(name: str, config: pytest.Config) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _generators_of(name: str) -> Iterator[None]:
+    """Generators without a seed have one each, as those of rows where no `rng` is given."""
+    seeds, usual = np.random.SeedSequence(zlib.crc32(name.encode())), np.random.default_rng
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np.random, "default_rng", lambda seed=None: usual(
+            seeds.spawn(1)[0] if seed is None else seed
+        ))  # fmt: skip
+        yield
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """No test depends on chance: the noise of each has a seed, which its name decides.
 
     Around its teardown too: `monkeypatch` puts back what it found, which is what is set here.
     """
-    with _noise_of(item.nodeid), _densities_of(item.nodeid, item.config):
+    name = item.nodeid
+    with _noise_of(name), _generators_of(name), _densities_of(name, item.config):
         return (yield)
 
 
@@ -136,7 +148,7 @@ def pytest_fixture_setup(fixturedef, request):
     """Fixtures have seeds of their own: tests may come in any order, in several processes."""
     number = getattr(request, "param_index", 0)
     name = f"{fixturedef.baseid}::{fixturedef.argname} {number}"
-    with _noise_of(name), _densities_of(name, request.config):
+    with _noise_of(name), _generators_of(name), _densities_of(name, request.config):
         return (yield)
 
 

@@ -173,9 +173,9 @@ def test_differences_are_of_pairs(without_noise):
     assert gaps.sampling_variance[2] == pytest.approx(variance)
     table = result.pairwise()
     assert np.all(table["p_value"] >= table["p_unadjusted"])
-    with pytest.raises(dps.RequestError, match="^probability is 1.2"):
+    with pytest.raises(dps.RequestError, match=r"^probability is 1\.2"):
         result.quantile(1.2)
-    with pytest.raises(dps.RequestError, match="^strata must leave a column"):
+    with pytest.raises(dps.RequestError, match=r"^strata must leave a column"):
         result.logrank(strata="arm")
 
 
