@@ -75,7 +75,7 @@ def as_run(page, fast):
         for written, fewer in FEWER.get(page, {}).items():
             assert written in text, (page, written)
             text = text.replace(written, fewer)
-        text = CANDIDATES.sub("m=300", text)
+        text = CANDIDATES.sub("m=1_000", text)
     return text
 
 
@@ -123,7 +123,6 @@ def _folder(tmp_path, monkeypatch, fast):
     if fast:  # tests/plots are of the layout
         monkeypatch.setattr("dpstats.rows.generator.CANDIDATES", 300)
         monkeypatch.setattr("dpstats.rows.loglinear.FIT_ROWS", 300)
-        monkeypatch.setattr("dpstats.rows.loglinear.EARLY", 300)
         monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda self, figure: None)
     yield
     pyplot.close("all")
