@@ -63,6 +63,21 @@ def test_p33_p34_tables_of_a_wrong_structure_are_refused_before_rows_are_read(tm
         assert str(tmp_path) not in str(refused.value)
 
 
+class Mixed(pd.arrays.IntegerArray):
+    """A pandas column of its own kind whose cells Arrow cannot hold, and quotes."""
+
+    def __arrow_array__(self, type=None):
+        return pa.array([1.0, "secret"])
+
+
+def test_a_pandas_column_that_arrow_cannot_hold_is_read_cell_by_cell(sums_of):
+    column = pd.Series(Mixed(np.array([1, 2]), np.zeros(2, bool)))
+    with pytest.raises(pa.ArrowInvalid, match="'secret'"):
+        pa.Array.from_pandas(column)
+    schema = dps.Schema([dps.Number("x", 0, 3, edges=[2])])
+    assert sums_of(pd.DataFrame({"x": column}), schema) == ([[1, 1]], 2)
+
+
 def test_broken_text_is_an_undeclared_value_in_a_pandas_categorical_too(sums_of):
     schema = dps.Schema([dps.Category("word", ["no", "yes"], missing="no", other="yes")])
     cells = pd.Series(["no", "secret\ud800", "secret\ud800", None], dtype="string[python]")
