@@ -91,6 +91,7 @@ SURVEY = dps.Schema([
     dps.Boolean("flag", **MISSING),
     dps.Category("day", ["2024-05-01", "2024-05-02"], **MISSING),
     dps.Number("pay", 1, 1000, points=4, edges=[20], scale="log", missing=20),
+    dps.Number("trust", 1, 5, points=5, edges=[3], **MISSING, missing_values=[8, 9]),
     dps.Number("left", "2020-01-01", "2024-12-31", edges=["2022-01-01"], **MISSING,
                missing_values=["9999-12-31", "2020-01-01"]),
     dps.Category("party", ["1", "2", "else"], other="else", missing_values=["9", "refused"],
@@ -104,13 +105,15 @@ TEXTS = {
     "flag": ["true", "false", "true", None, "false"],
     "day": ["2024-05-01", "2024-05-02", "1999-05-03", None, "2024-05-01"],
     "pay": ["0", "19.5", "-3", None, "32"],
+    "trust": ["1", "9", "3", None, "8"],
     "left": ["2020-01-01", "9999-12-31", "2023-05-01", None, "2021-01-01"],
     "party": ["1", "9", "refused", None, "7"],
 }
 VALUES = {"digit": int, "flag": lambda text: text == "true", "pay": float,
-          "party": lambda text: int(text) if text.isdigit() else text,
+          "trust": int, "party": lambda text: int(text) if text.isdigit() else text,
           "day": dt.datetime.fromisoformat, "left": dt.datetime.fromisoformat}  # fmt: skip
-EXPECTED = [[2, 1, 2], [2, 2, 1], [2, 1, 2], [3, 2], [1, 1, 3], [1, 0, 1, 3], [2, 2, 1], [0, 5]]
+EXPECTED = [[2, 1, 2], [2, 2, 1], [2, 1, 2], [3, 2], [1, 1, 3], [1, 1, 3], [1, 0, 1, 3], [2, 2, 1],
+            [0, 5]]  # fmt: skip
 
 
 def test_one_survey_has_the_same_sums(way, on_route, sums_of):

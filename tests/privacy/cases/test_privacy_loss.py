@@ -315,4 +315,4 @@ def test_p50_random_and_coordinate_ascent_search_for_larger_p(p, groups, monkeyp
     for power, most in ((1, claimed.l1), (2, claimed.l2_squared)):
         search = pairs.Search(schema, [block], [block.bounds], power, True, rng)
         # It comes near, so it would notice a bug.
-        assert 0.7 * most < search.change(search.farthest()) <= most
+        assert 0.99 * most < search.change(search.farthest()) <= most
