@@ -54,4 +54,6 @@ def test_a_template_says_how_a_text_file_is_written(folder, printed, streams):
     text = (folder / "new.toml").read_text("utf-8")
     assert '[file]\nencoding = "latin-1"\ndecimal = ","\n# delimiter = "|"' in text
     assert "--delimiter" not in streams(f"{command} --delimiter | --overwrite").err
-    assert 'name = "gr\u00f6\u00dfe"' in (folder / "new.toml").read_text("utf-8")
+    text = (folder / "new.toml").read_text("utf-8")
+    assert '\ndelimiter = "|"\n' in text
+    assert 'name = "gr\u00f6\u00dfe"' in text

@@ -4,6 +4,8 @@ The loss of whole plans is in cases/test_privacy_loss.py.
 """
 
 import json
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -11,13 +13,51 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import BudgetError, FileFormatError, RequestError
+from dpstats.families.tables.cells import ROWS
 from dpstats.privacy.ledger import Ledger
+from dpstats.privacy.neighbours import Neighbours, Sensitivity
 
 SCHEMA = dps.Schema([
     dps.Boolean("b"), dps.Boolean("d"),
     dps.Number("x", -1, 1, points=5, edges=[0], missing=0),
     dps.Number("y", 0, 2, points=3, edges=[1], missing=1),
 ])  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_k_rows_move_a_block_by_k_times_one_row_and_products_by_its_square(unit):
+    (products,) = dps.Mean("x").person_totals(SCHEMA)
+    for block, degree in ((ROWS, 1), (dps.Moments.of(SCHEMA, ["x", "y"]), 1), (products, 2)):
+        row = block.sensitivity(unit)
+        for times, at in ((k**degree, Neighbours(unit, k)) for k in (1, 2, 5)):
+            assert block.moved_by(at) == Sensitivity(times * row.l1, times**2 * row.l2_squared)
+
+
+ASKED = [
+    dps.Proportion("b", given="d"), dps.OLS("y ~ x + b", cov_type="HC1"),
+    dps.PCA(["x", "y"], clip_norm=0.8), dps.Logistic("b ~ x", stages=2),
+]  # fmt: skip
+KINDS = [
+    (dps.PureDP, "replace"), (dps.ZCDP, "add_remove"),
+    (lambda total: dps.ApproxDP(total, 1e-6), "replace"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "unit"), KINDS)
+@pytest.mark.parametrize("asked", ASKED, ids=type)
+def test_a_whole_plan_spends_its_budget_on_k_rows(asked, kind, unit):
+    """At the scales that noise is drawn with, by what a single row changes, without `moved_by`."""
+    for k in (1, 3):
+        plan = dps.plan(SCHEMA, {"a": asked}, budget=kind(1), unit=unit, rows_per_person=k)
+        strategy, spent = plan.strategy, 0
+        for planned, scales in zip(strategy.blocks, strategy.block_scales, strict=True):
+            row, bounds = planned.block.sensitivity(unit), planned.block.bounds.tolist()
+            least = min(Fraction(s) / b for s, b in zip(scales.tolist(), bounds, strict=True))
+            gaussian = plan.budget.noise == "gaussian"
+            spent += k**2 * row.l2_squared / (2 * least**2) if gaussian else k * row.l1 / least
+        assert 0.999 * plan.budget.total < spent <= plan.budget.total
+        with pytest.raises(BudgetError):
+            replace(strategy, rows_per_person=k + 1).check()
 
 
 def planned(k):

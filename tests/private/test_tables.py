@@ -63,6 +63,21 @@ def test_p33_p34_tables_of_a_wrong_structure_are_refused_before_rows_are_read(tm
         assert str(tmp_path) not in str(refused.value)
 
 
+class Mixed(pd.arrays.IntegerArray):
+    """A pandas column of its own kind whose cells Arrow cannot hold, and quotes."""
+
+    def __arrow_array__(self, type=None):
+        return pa.array([1.0, "secret"])
+
+
+def test_a_pandas_column_that_arrow_cannot_hold_is_read_cell_by_cell(sums_of):
+    column = pd.Series(Mixed(np.array([1, 2]), np.zeros(2, bool)))
+    with pytest.raises(pa.ArrowInvalid, match="'secret'"):
+        pa.Array.from_pandas(column)
+    schema = dps.Schema([dps.Number("x", 0, 3, edges=[2])])
+    assert sums_of(pd.DataFrame({"x": column}), schema) == ([[1, 1]], 2)
+
+
 def test_broken_text_is_an_undeclared_value_in_a_pandas_categorical_too(sums_of):
     schema = dps.Schema([dps.Category("word", ["no", "yes"], missing="no", other="yes")])
     cells = pd.Series(["no", "secret\ud800", "secret\ud800", None], dtype="string[python]")
@@ -76,6 +91,7 @@ SURVEY = dps.Schema([
     dps.Boolean("flag", **MISSING),
     dps.Category("day", ["2024-05-01", "2024-05-02"], **MISSING),
     dps.Number("pay", 1, 1000, points=4, edges=[20], scale="log", missing=20),
+    dps.Number("trust", 1, 5, points=5, edges=[3], **MISSING, missing_values=[8, 9]),
     dps.Number("left", "2020-01-01", "2024-12-31", edges=["2022-01-01"], **MISSING,
                missing_values=["9999-12-31", "2020-01-01"]),
     dps.Category("party", ["1", "2", "else"], other="else", missing_values=["9", "refused"],
@@ -89,13 +105,15 @@ TEXTS = {
     "flag": ["true", "false", "true", None, "false"],
     "day": ["2024-05-01", "2024-05-02", "1999-05-03", None, "2024-05-01"],
     "pay": ["0", "19.5", "-3", None, "32"],
+    "trust": ["1", "9", "3", None, "8"],
     "left": ["2020-01-01", "9999-12-31", "2023-05-01", None, "2021-01-01"],
     "party": ["1", "9", "refused", None, "7"],
 }
 VALUES = {"digit": int, "flag": lambda text: text == "true", "pay": float,
-          "party": lambda text: int(text) if text.isdigit() else text,
+          "trust": int, "party": lambda text: int(text) if text.isdigit() else text,
           "day": dt.datetime.fromisoformat, "left": dt.datetime.fromisoformat}  # fmt: skip
-EXPECTED = [[2, 1, 2], [2, 2, 1], [2, 1, 2], [3, 2], [1, 1, 3], [1, 0, 1, 3], [2, 2, 1], [0, 5]]
+EXPECTED = [[2, 1, 2], [2, 2, 1], [2, 1, 2], [3, 2], [1, 1, 3], [1, 1, 3], [1, 0, 1, 3], [2, 2, 1],
+            [0, 5]]  # fmt: skip
 
 
 def test_one_survey_has_the_same_sums(way, on_route, sums_of):

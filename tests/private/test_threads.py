@@ -13,6 +13,7 @@ from dpstats.families.ball_moments import BallMoments
 from dpstats.families.moments import fourth_moments_of_pairs, third_and_fourth_powers
 from dpstats.private import sources
 from dpstats.private.kernel import Kernel
+from dpstats.private.sources import one_by_one
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.private.threads import sum_parts
 
@@ -66,6 +67,17 @@ def test_threads_and_dictionaries_change_no_integer(loop, sums_of, threads, monk
         threads(number)
         for data in (table, coded):
             assert sums_of(data, schema, blocks) == (expected, n)
+
+
+def test_one_thread_per_processor_works_and_at_most_eight(threads, monkeypatch):
+    """Each begins sums of its own."""
+    begun, zeros = [], Kernel.zeros
+    monkeypatch.setattr(Kernel, "zeros", lambda kernel: begun.append(1) or zeros(kernel))
+    for number, most in ((1, 1), (3, 3), (1_000, 8)):
+        threads(number)
+        begun.clear()
+        sums, n = sum_parts(Kernel(SCHEMA, BLOCKS), one_by_one([BATCH] * 50))
+        assert (sums[0].tolist(), n, len(begun)) == ([50, 100], 150, most)
 
 
 class Failing(Kernel):

@@ -77,6 +77,12 @@ TYPES = {str(kind): pa.array(cells, kind) for kinds, cells in KINDS for kind in 
         pa.array([5, 9, 5, 9, 9], pa.int8()), pa.array([0, 0, 1, 1, 2], pa.int32()),
         [pa.array([1, None]), pa.array(["a", "1", None])], ["n", "t"], [5, 9],
     ),
+    "sparse union": pa.UnionArray.from_sparse(
+        pa.array([0, 1, 2, 3, 4], pa.int8()),
+        [pa.array([1.0, None, None, None, None]), pa.array([None, DAY, None, None, None]),
+         pa.array([None, None, True, None, None]), pa.array([None, None, None, [1], None]),
+         pa.array([b"a", b"a", b"a", b"a", b"\xff"])],
+    ),
     "runs of numbers": runs([1, None, 7]),
     "runs of texts": runs(["1", None, "a"], kind=pa.int16()),
     "runs of a view": runs(pa.array(["1", None, "a"], pa.string_view()), kind=pa.int32()),

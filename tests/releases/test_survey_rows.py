@@ -33,6 +33,15 @@ def test_the_number_of_rows_is_the_sum_of_weights_over_their_mean_and_has_no_rad
         release.radius("y")
 
 
+def test_means_are_those_of_weights(release):
+    answers = release.answers(dps.Cells.condition(release.schema, "g == 'a'"))
+    assert answers.means == pytest.approx([2 / 3], abs=1e-4)
+    measured = release.measurements
+    means = dict(zip(measured.family.names, measured.means, strict=True))
+    assert means["g=a"] == pytest.approx(2 / 3, abs=1e-4)
+    assert float(release.infer("y")) == pytest.approx(0.75, abs=1e-4)
+
+
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
 def test_a_public_number_of_rows_is_no_estimate(unit):
     """Planned for n rows under replace, which the table then has; their weights may differ."""

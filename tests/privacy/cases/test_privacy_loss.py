@@ -195,6 +195,19 @@ def test_p49_the_loss_of_both_stages_is_at_most_the_budget(guard, pilot, unit, k
     guard(dps.plan(SCHEMA, asked, budget=kind(Fraction(1, 3)), unit=unit))
 
 
+def with_blocks(plan, blocks):
+    return replace(plan, strategy=replace(plan.strategy, blocks=tuple(blocks)))
+
+
+def test_p49_a_block_listed_twice_is_measured_and_paid_twice(guard, make_plan):
+    plan = make_plan("numbers")
+    with pytest.raises(dps.BudgetError, match="spends"):
+        guard(with_blocks(plan, 2 * plan.blocks))
+    halves = [replace(one, multiplier=2 * one.multiplier) for one in plan.blocks]
+    used = guard(with_blocks(plan, 2 * halves))
+    assert float(used) == pytest.approx(float(guard(plan)))  # scales are rounded to floats
+
+
 def unchecked(monkeypatch):
     """A library that does not check its own plans, so that only the guard is left."""
     monkeypatch.setattr(dps.Plan, "check", lambda self, n=None: None)
@@ -207,10 +220,10 @@ COSTS = "costs more than the budget"
 def test_p63_planted_count_that_is_not_paid_for_fails_the_guard(guard, monkeypatch, make_plan):
     plan = make_plan("monomials", unit="add_remove")
     planted = replace(plan.count, multiplier=plan.count.multiplier * Fraction(9, 10))
-    strategy = replace(plan.strategy, blocks=(*plan.blocks, planted))
+    plan = with_blocks(plan, (*plan.blocks, planted))
     unchecked(monkeypatch)
     with pytest.raises(AssertionError, match=COSTS):
-        guard(replace(plan, strategy=strategy))
+        guard(plan)
 
 
 def part_of(share, real):
@@ -302,4 +315,4 @@ def test_p50_random_and_coordinate_ascent_search_for_larger_p(p, groups, monkeyp
     for power, most in ((1, claimed.l1), (2, claimed.l2_squared)):
         search = pairs.Search(schema, [block], [block.bounds], power, True, rng)
         # It comes near, so it would notice a bug.
-        assert 0.7 * most < search.change(search.farthest()) <= most
+        assert 0.99 * most < search.change(search.farthest()) <= most
