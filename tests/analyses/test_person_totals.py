@@ -229,6 +229,26 @@ def test_sampling_variances_are_k_times_those_of_independent_rows(frame, bounded
         np.testing.assert_allclose(*same, atol=2e-3)  # noise of another scale, which is hardly any
 
 
+def test_degrees_of_freedom_are_those_of_the_fewest_persons(bounded, persons):
+    """Without noise: ten persons of four rows each."""
+    frame = persons.rows(np.random.default_rng(3), 10, 4, balanced=True)
+    asked = {name: OF_ROWS[name] for name in ("hc1", "means", "logit", "poisson")}
+    asked |= {"line": dps.OLS("y ~ x"), "mean": dps.Mean("y")}
+    release = bounded(frame, asked, 4)
+    sizes = frame.groupby("g").size().to_numpy()
+    for name, df in {"hc1": 38 / 4, "line": 38 / 4, "mean": 9, "means": sizes / 4 - 1}.items():
+        result = release.infer(name)
+        reach = np.diff(np.reshape(result.conf_int(), (-1, 2))).ravel() / 2
+        wanted = stats.t.ppf(0.975, df) * np.ravel(result.bse)
+        np.testing.assert_allclose(reach, wanted, rtol=1e-3, err_msg=name)
+    v = np.asarray(release.infer("means").sampling_variance)
+    welch = v.sum() ** 2 / np.sum(v**2 / (sizes / 4 - 1))
+    assert release.infer("means").anova().df_denom == pytest.approx(welch, rel=1e-3)
+    for name in ("logit", "poisson"):
+        test = release.infer(name).f_test("g[T.True] = 1")
+        assert test.pvalue == pytest.approx(stats.f.sf(test.statistic, 1, 8), rel=1e-3)
+
+
 @pytest.mark.parametrize(("ill", "alpha"), [(None, 0.05), (0, 1e-5), (7, 0.05)])
 def test_limits_of_a_share_are_the_exact_ones_of_a_count_of_persons(ill, alpha, bounded, frame):
     """The tails of the binomial count of n / k persons and of a uniform, here without noise."""
@@ -249,6 +269,9 @@ def test_limits_of_a_share_are_the_exact_ones_of_a_count_of_persons(ill, alpha, 
             law = stats.binom(persons, end)
             tail = law.cdf(below - 1) + law.pmf(below) * (at - below)
             assert not 0 < end < 1 or tail == pytest.approx(level, rel=1e-3)
+    # cells of persons need not be multinomial: jointly by Bonferroni's inequality
+    wide, each = result.conf_int(alpha=alpha, simultaneous=True), result.conf_int(alpha=alpha / 4)
+    np.testing.assert_allclose(wide, each, rtol=1e-9)
 
 
 def test_persons_with_fewer_rows_do_not_make_a_certain_share(bounded, frame):

@@ -4,6 +4,7 @@ import pytest
 from statsmodels.stats.proportion import confint_proportions_2indep
 
 import dpstats as dps
+from dpstats.analyses.counts.group_shares import MEASURES, measure_of
 
 NORTH_SOUTH = dps.Difference("smoker == 'yes'", by="region", groups=("north", "south"))
 
@@ -29,6 +30,17 @@ def test_intervals_approach_the_score_intervals_as_noise_vanishes(inferred):
     for found, compare in zip(ends, ["diff", "ratio", "odds-ratio"], strict=True):
         expected = confint_proportions_2indep(a, n, b, m, compare=compare, method="score")
         np.testing.assert_allclose(found, expected, atol=0.1 * np.ptp(expected))
+
+
+def test_certified_is_wider_and_spans_the_corners(schema, survey, inferred):
+    result = inferred(schema, survey, NORTH_SOUTH, dps.PureDP(1))
+    aware, certified = result.conf_int(), result.conf_int(method="certified")
+    assert np.all((certified[:, 0] < aware[:, 0]) & (aware[:, 1] < certified[:, 1]))
+    ends = [np.ravel(one.certified(0.025, "population")) for one in result.intervals.groups]
+    grid = np.meshgrid(*(np.linspace(*pair, 30) for pair in ends))
+    for limits, measure in zip(certified, MEASURES, strict=True):
+        values = measure_of(*grid, measure)
+        assert limits == pytest.approx([values.min(), values.max()])
 
 
 def test_zero_risk_has_an_unbounded_ratio_without_a_standard_error(schema, no_noise, inferred):

@@ -116,3 +116,16 @@ def test_certified_coverage_by_enumeration(size, n, p):
         low, high = certified_share(*counts, laws, (0.05, beta), n, target)
         assert np.sum(mass * ((low <= truth) & (truth <= high))) >= 0.95
         assert np.all(low <= high)
+
+
+def test_a_certified_share_of_the_table_is_over_a_box_of_both_counts():
+    laws, yes, no = (
+        (DiscreteLaplace(5.0), DiscreteLaplace(9.0)),
+        np.array([300.0]),
+        np.array([700.0]),
+    )
+    a, b = (law.quantile(0.05) for law in laws)
+    ends = certified_share(yes, no, laws, (0.1, 0.1), None, "table")
+    np.testing.assert_allclose(
+        np.ravel(ends), [(300 - a) / (1_000 - a + b), (300 + a) / (1_000 + a - b)]
+    )

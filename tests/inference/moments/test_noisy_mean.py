@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dpstats.analyses.moments.mean_intervals import Contrast
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.moments.one_way import OneWay
 from dpstats.families.group_moments import TO_MOMENTS
@@ -48,6 +49,16 @@ def test_the_mean_of_the_table_has_the_noise_of_the_estimate(mixing):
         gradient = np.array([-mean, 1, 0]) / 2
         found = ratio.noise.variance(np.array([(1 + mean) / 2]))
         np.testing.assert_allclose(found, gradient @ known.covariance @ gradient)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 1e-10])  # for the table by a law, or by a box
+@pytest.mark.parametrize("target", ["population", "table"])
+def test_two_certified_means_share_the_error(target, alpha):
+    groups = group(EXACT), group(EXACT * 3)
+    ones = [Contrast((one,), 0.0, 2.0).certified(alpha / 2, target) for one in groups]
+    (low, high), (other_low, other_high) = np.reshape(ones, (2, 2))
+    found = Contrast(groups, 0.0, 2.0).certified(alpha, target)
+    np.testing.assert_allclose(np.ravel(found), [low - other_high, high - other_low], rtol=1e-9)
 
 
 @pytest.mark.parametrize("mixing", [TO_MOMENTS, np.eye(3)], ids=["parts", "moments"])
