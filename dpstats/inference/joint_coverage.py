@@ -69,8 +69,8 @@ def joint_test(
     noise: Floats,
     draws: Callable[[], Floats],
     rng: np.random.Generator,
-) -> tuple[float, float]:
-    """Statistic and p-value of an F test that errors explain all of the differences (k,).
+) -> tuple[float, float, float, float]:
+    """Statistic, p-value and both df of an F test that errors explain all differences (k,).
 
     Covariances (k, k) are of sampling, with `df` degrees of freedom, and of noise, of which `draws`
     gives draws (size, k). The p-value is that of F, plus the simulated difference between the
@@ -80,14 +80,14 @@ def joint_test(
 
     k = len(difference)
     if k == 0:  # every combination is certain
-        return 0.0, 1.0
+        return 0.0, 1.0, 0.0, df
     precision = np.linalg.pinv(noise + sampling, hermitian=True)
     statistic = float(difference @ precision @ difference) / k
     if statistic == 0 or not np.isfinite(statistic):
-        return 0.0, 1.0
+        return 0.0, 1.0, float(k), df
     classical = float(special.fdtrc(k, df, statistic))
     if np.trace(noise) <= _NEGLIGIBLE * np.trace(sampling):
-        return statistic, classical
+        return statistic, classical, float(k), df
     drawn = draws()
     size = len(drawn)
     z = rng.standard_normal((size, k)) @ root_of(sampling)
@@ -98,7 +98,8 @@ def joint_test(
         for e in (z + drawn, z + normal)
     ]
     least = least_of_noise(float(np.trace(noise)), float(np.trace(noise + sampling)), size)
-    return statistic, float(np.clip(classical + above[0] - above[1], least, 1))
+    pvalue = float(np.clip(classical + above[0] - above[1], least, 1))
+    return statistic, pvalue, float(k), df
 
 
 def independent(

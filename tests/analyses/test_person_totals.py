@@ -244,9 +244,11 @@ def test_degrees_of_freedom_are_those_of_the_fewest_persons(bounded, persons):
     v = np.asarray(release.infer("means").sampling_variance)
     welch = v.sum() ** 2 / np.sum(v**2 / (sizes / 4 - 1))
     assert release.infer("means").anova().df_denom == pytest.approx(welch, rel=1e-3)
-    for name in ("logit", "poisson"):
-        test = release.infer(name).f_test("g[T.True] = 1")
-        assert test.pvalue == pytest.approx(stats.f.sf(test.statistic, 1, 8), rel=1e-3)
+    for name, df in {"logit": 8, "poisson": 8, "hc1": 38 / 4, "line": 38 / 4}.items():
+        found = release.infer(name)
+        test = found.f_test(f"{found.terms[1]} = 1")
+        assert (test.df_num, test.df_denom) == (1, pytest.approx(df, rel=1e-6)), name
+        assert test.pvalue == pytest.approx(stats.f.sf(test.statistic, 1, df), rel=1e-3), name
 
 
 @pytest.mark.parametrize(("ill", "alpha"), [(None, 0.05), (0, 1e-5), (7, 0.05)])

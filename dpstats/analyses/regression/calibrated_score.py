@@ -279,7 +279,7 @@ class CalibratedScore(Score):
             variance += float(combination @ self.sampling_covariance @ combination)
         fixed = self._noise @ combination
         return ConfidenceLaw.of_moving_noise(
-            float(combination @ self._estimate), math.sqrt(max(variance, 0.0)), self._df, fixed,
+            float(combination @ self._estimate), math.sqrt(max(variance, 0.0)), self.df, fixed,
             self._moving(combination, fixed), gaussian=self.answers.law(0).gaussian,
         )  # fmt: skip
 
@@ -319,12 +319,12 @@ class CalibratedScore(Score):
         return _LEAST_RIDGE if np.any(inflated > _COLLINEAR * unrelated) else _SMALL_RIDGE
 
     @cached_property
-    def _df(self) -> int:
+    def df(self) -> int:
         """Persons, of a subgroup alone, less coefficients."""
         inside = float(self.density @ np.any(self.x != 0, axis=1))
         return max(round(self.persons * inside) - len(self.x.T), 1)
 
-    def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
+    def wald(self, combinations: Floats, values: Floats) -> tuple[float, float, float, float]:
         """F test with the noise of the score under the hypothesis.
 
         What was not measured counts as sampling; of its two parts inside bins the smaller one.
@@ -342,7 +342,7 @@ class CalibratedScore(Score):
         hidden = own * self.kappa / self.persons + min(own, inside, key=np.trace) * _INSIDE
         rng = calibration_generator(self.answers, _WALD)
         return joint_test(
-            difference, self._df, reduced @ self.sampling_covariance @ reduced.T + hidden,
+            difference, self.df, reduced @ self.sampling_covariance @ reduced.T + hidden,
             c.T @ self.noise_of_means @ c,
             lambda: draw_noise(self.answers, DRAWS, rng, c / self._unit[:, np.newaxis]), rng,
         )  # fmt: skip

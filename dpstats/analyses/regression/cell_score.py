@@ -75,7 +75,7 @@ class CellScore(LinearScore):
         return self.clustering * self.information(b)
 
     @property
-    def _df(self) -> int:
+    def df(self) -> int:
         """Persons, the fewest that the rows can be of, less coefficients."""
         return max(round(self.n / self.clustering) - int(self.x.shape[1]), 1)
 

@@ -323,16 +323,13 @@ class RegressionResult(LinearResult, ABC):
         hypothesis = " and ".join(f"{n} = {v:g}" for n, v in zip(names, values, strict=True))
         asked, part = len(matrix), self._along(matrix).determined_part()
         matrix, values = part @ matrix, part @ values  # what the rows decide
-        statistic, pvalue, df = 0.0, 1.0, [0.0, self.df_resid]
+        statistic, pvalue, df_num, df_denom = 0.0, 1.0, 0.0, self.df_resid
         if len(matrix):
-            rows = self._in_basis(matrix)
-            rank = np.linalg.matrix_rank(rows / np.linalg.norm(rows, axis=1, keepdims=True))
-            statistic, pvalue, *own = self._along(matrix).wald(values)
-            df = own or [float(rank), self.df_resid]
+            statistic, pvalue, df_num, df_denom = self._along(matrix).wald(values)
         return FTestResult(
             f"F test, {self.title}",
             hypothesis, statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
-            df_num=df[0], df_denom=df[1],
+            df_num=df_num, df_denom=df_denom,
             notes=() if len(matrix) == asked else (_PART,),
         )  # fmt: skip
 
@@ -563,8 +560,9 @@ class FTestResult(HypothesisResult):
     Attributes
     ----------
     df_num, df_denom : float
-        Degrees of freedom: independent contrasts, and rows less coefficients (of a survey those of
-        its design, less contrasts but one).
+        Degrees of freedom of the p-value: independent contrasts, and those of the sampling
+        variance: rows less coefficients, fewer where a person may have several rows or the variance
+        is itself noisy; of a survey those of its design, less contrasts but one.
 
     Examples
     --------
@@ -589,14 +587,17 @@ class FTestResult(HypothesisResult):
         """The statistic, by statsmodels' name."""
         return self.statistic
 
+    @property
+    def _shown_df(self) -> str:
+        return f"{self.df_num:g} and {round(self.df_denom, 1):.12g}"
+
     def to_frame(self) -> pd.DataFrame:  # noqa: D102, inherited
         return super().to_frame().assign(df_num=self.df_num, df_denom=self.df_denom)
 
     def _evidence(self) -> str:
         if np.isnan(self.statistic):
             return ""
-        df = f"{self.df_num:g} and {round(self.df_denom, 1):g}"
-        return f"F = {significant(self.statistic)} on {df} df, "
+        return f"F = {significant(self.statistic)} on {self._shown_df} df, "
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -140,9 +140,11 @@ class CoefficientIntervals(Intervals, Cached):
                 pvalues[i] = self.model.pvalue(self.reduced[i], values[i], alternative)
         return pvalues
 
-    def wald(self, values: Floats) -> tuple[float, float]:
-        """F statistic and p-value that all combinations, determined ones, equal values (k,)."""
-        return self.model.wald(self.reduced, values) if self.known else (0.0, 1.0)
+    def wald(self, values: Floats) -> tuple[float, float, float, float]:
+        """F test that all combinations, determined ones, equal values (k,); see `joint_test`."""
+        if not self.known:
+            return 0.0, 1.0, float(len(values)), self.model.df
+        return self.model.wald(self.reduced, values)
 
     def average(self, values: Callable[[Floats], Floats]) -> Average:
         """See `Score.average`; not known where the function takes more than is determined."""

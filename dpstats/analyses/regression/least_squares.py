@@ -249,10 +249,10 @@ class LeastSquares(Cached):
             self.moving(combination, sampling=sampling), gaussian=gaussian,
         )  # fmt: skip
 
-    def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
+    def wald(self, combinations: Floats, values: Floats) -> tuple[float, float, float, float]:
         """F test that combinations (k, p) equal values (k,), with the noise under it."""
         if not self.regular or self.df_resid <= 0:
-            return 0.0, 1.0
+            return 0.0, 1.0, float(len(values)), max(self.df_resid, 0.0)
         sampling = self.sampling.matrix + self.left_covariance
         covariance = sampling + self.noise_covariance
         reduced, difference = independent(combinations, values, self.params, covariance)
@@ -415,8 +415,8 @@ class LinearIntervals(Intervals, Cached):
         """(r, k) independent combinations of the combinations that levels do not leave open."""
         return np.eye(len(self)) if self.left is None else self.left.determined_part(self.rows)
 
-    def wald(self, values: Floats) -> tuple[float, float]:
-        """F statistic and p-value that all combinations, determined ones, equal values (k,)."""
+    def wald(self, values: Floats) -> tuple[float, float, float, float]:
+        """F test that all combinations, determined ones, equal values (k,); see `joint_test`."""
         return self.model.wald(self.combinations, values - self.offsets)
 
     def subset(self, chosen: slice) -> LinearIntervals:

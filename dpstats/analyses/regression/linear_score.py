@@ -48,11 +48,6 @@ class LinearScore(Score):
     def _sampling(self, b: Floats) -> Floats:
         """(p, p) covariance of U(b) without privacy."""
 
-    @property
-    @abstractmethod
-    def _df(self) -> int:
-        """Degrees of freedom of an F test."""
-
     @abstractmethod
     def _influences(self, combinations: Floats) -> Floats:
         """(p, k) effect of the score on combinations (k, p) of the estimate, to first order.
@@ -129,12 +124,12 @@ class LinearScore(Score):
         low, high = self.misfit(b, along)
         return self._deviate_of(distance - float(np.clip(distance, low, high)), b, along, rest)
 
-    def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
+    def wald(self, combinations: Floats, values: Floats) -> tuple[float, float, float, float]:
         """F test of the score under the hypothesis, or on the way to it, as in `pvalue`."""
         inverse = np.linalg.inv(self._information_at_estimate)
         covariance = np.asarray(inverse @ self._covariances_of_score.sum(axis=0) @ inverse)
         reduced, difference = independent(combinations, values, self._estimate, covariance)
-        found = [(0.0, 1.0)]
+        found = [(0.0, 1.0, float(len(reduced)), float(self.df))]
         for part in parts_of(float(np.linalg.norm(difference))) if len(reduced) else ():
             b = self._under(reduced, part * difference + reduced @ self._estimate)
             if b is None:
@@ -142,15 +137,15 @@ class LinearScore(Score):
             found.append(self._joint_test(reduced, b))
         return min(found, key=lambda test: (test[1], -test[0]))
 
-    def _joint_test(self, combinations: Floats, b: Floats) -> tuple[float, float]:
-        """F statistic and p-value of combinations (k, p) at coefficients b that they allow.
+    def _joint_test(self, combinations: Floats, b: Floats) -> tuple[float, float, float, float]:
+        """F test of combinations (k, p) at coefficients b that they allow.
 
         The misfit has the value in its bounds that is most favourable to the hypothesis.
         """
         try:
             along = solved(self.information(b), combinations.T)
         except linalg.LinAlgError:
-            return 0.0, 1.0
+            return 0.0, 1.0, float(len(combinations)), self.df
         weights = self._entries(b) @ along
         scaled = self.laplace @ weights if len(self.terms) else np.zeros((1, len(combinations)))
         laplace = scaled.T @ scaled
@@ -162,9 +157,9 @@ class LinearScore(Score):
         if np.any(low < high):  # combinations have about unit variance
             ends = low - _ROUNDING, high + _ROUNDING
             explained = optimize.lsq_linear(half, half @ score, ends).x
-        rng, df = np.random.default_rng(self.seed), self._df
+        rng = np.random.default_rng(self.seed)
         return joint_test(
-            score - explained, df, normal, laplace, lambda: self._draws(rng) @ scaled, rng
+            score - explained, self.df, normal, laplace, lambda: self._draws(rng) @ scaled, rng
         )
 
     def _draws(self, rng: np.random.Generator) -> Floats:

@@ -482,8 +482,10 @@ class OLSResult(RegressionResult):
         if target == "table":
             return [self.title, fit]
         test = (
-            f"F statistic {significant(self.fvalue)} on {self.df_model:g} and {self.df_resid:g} "
-            f"df, p-value {shown_pvalue(self.f_pvalue)} (allows for the noise)"
+            "F test: none, no coefficient but the constant"
+            if self._overall is None
+            else f"F statistic {significant(self.fvalue)} on {self._overall._shown_df} df, "
+            f"p-value {shown_pvalue(self.f_pvalue)} (allows for the noise)"
         )
         return [self.title, fit, test]
 

@@ -85,6 +85,11 @@ class Score(Cached, ABC):
 
     @property
     @abstractmethod
+    def df(self) -> int:
+        """Degrees of freedom of the sampling variance."""
+
+    @property
+    @abstractmethod
     def params(self) -> Floats | None:
         """Estimate (p,); None where the noise leaves none within reach."""
 
@@ -97,7 +102,7 @@ class Score(Cached, ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
+    def wald(self, combinations: Floats, values: Floats) -> tuple[float, float, float, float]:
         """F test that combinations (k, p) equal values (k,); see `joint_test`."""
 
     @abstractmethod

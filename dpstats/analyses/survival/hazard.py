@@ -172,7 +172,8 @@ class HazardScore(LinearScore):
         return self.information(b)
 
     @property
-    def _df(self) -> int:
+    def df(self) -> int:
+        """Rows less coefficients."""
         return max(self.n - int(self.x.shape[1]), 1)
 
     def _slopes(self, b: Floats) -> tuple[Floats, Floats]:

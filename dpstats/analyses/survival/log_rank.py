@@ -121,7 +121,7 @@ def log_rank_test(
     found = scores_of(persons, strata, variance)
     entries, free = found.slopes[:-1].T, slice(k - 1)  # the scores of all groups add up to zero
     rng = calibration_generator(persons.answers, (purpose, k))
-    value, pvalue = joint_test(
+    value, pvalue, *_ = joint_test(
         found.scores[free], _MANY, variance[free, free], persons.noise_covariance(entries),
         lambda: persons.noise(entries), rng,
     )  # fmt: skip

@@ -47,7 +47,7 @@ def check_predictions(found, fit, order, frame):
     test, theirs = found.f_test(two), fit.f_test(two[:, np.argsort(order)])
     np.testing.assert_allclose(test.fvalue, theirs.fvalue, rtol=1e-8)
     np.testing.assert_allclose(test.pvalue, theirs.pvalue, atol=1e-8)
-    assert (test.df_num, test.df_denom) == (theirs.df_num, theirs.df_denom)
+    np.testing.assert_allclose((test.df_num, test.df_denom), (theirs.df_num, theirs.df_denom))
     ours = found.get_prediction(frame[:2]).summary_frame(alpha=0.1)
     theirs = fit.get_prediction(frame[:2]).summary_frame(alpha=0.1)
     np.testing.assert_allclose(ours, theirs[list(ours.columns)], rtol=1e-8, atol=1e-9)

@@ -93,7 +93,7 @@ def test_a_joint_test_allows_for_the_law_of_the_noise(seeded_noise):
     sampled = rng.multivariate_normal(np.zeros(2), two @ model.sampling.matrix @ two.T, size)
     for deviations in (2.5, 40):
         apart = deviations * np.sqrt(np.diag(covariance)[1:3]) * [1, 0.3]
-        statistic, pvalue = model.wald(two, model.params[1:3] + apart)
+        statistic, pvalue, *_ = model.wald(two, model.params[1:3] + apart)
         under = model.params + along @ np.linalg.solve(two @ along, apart)
         errors = (noise[:, :-1, -1] - noise[:, :-1, :-1] @ under) @ model.inverse @ two.T + sampled
         precision = np.linalg.inv(np.cov(errors.T))
