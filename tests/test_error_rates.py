@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -132,3 +133,39 @@ def test_the_share_for_empty_levels_is_the_inverse_of_what_a_pvalue_pays():
         assert alpha - share == pytest.approx(pvalue, rel=1e-12, abs=1e-15)
         assert alpha <= pvalue + 1e-3
     assert error_rates.plus_empty_levels(1.0, 1.0) == 1
+
+
+def test_certified_limits_of_many_numbers_share_one_error(monkeypatch):
+    """What the error is divided by, module by module."""
+    numbers = [dps.Number(name, 0, 10, points=11, missing=0) for name in "xy"]
+    two = [dps.Boolean("died"), dps.Boolean("old")]
+    three = [dps.Number("days", 0, 100, edges=[25, 50], missing=0), *two]
+    weights = dps.Design("w", mean=1, cap=2, deff=1)
+    i = np.arange(400)
+    frame = pd.DataFrame({"x": i % 11, "y": i % 7, "days": i % 100, "died": i % 3 == 0})
+    frame = frame.assign(old=i % 2 == 0, w=1.0)
+    certified = {"method": "certified", "target": "table"}
+    of_rows = {"method": "certified", "simultaneous": True}
+    shrunk, curve = dps.Covariance(["x", "y"], clip_norm=1), dps.Survival("days", "died")
+    shares, cells = (dps.Marginals(["died", "old"], degree=degree) for degree in (1, 2))
+    for module, columns, asked, options, wanted in (
+        ("counts.proportion_intervals", two, cells, of_rows, [4]),
+        ("moments.correlation", numbers, dps.Correlation(["x", "y"]), of_rows, [6, 5]),
+        ("moments.clipping", numbers, shrunk, {}, [2, 2]),  # in its notes
+        ("regression.loss_grid", numbers, dps.Huber("y ~ x", k=2), {"target": "population"}, [121]),
+        ("survival.curves", three, curve, certified, [5, 3, 3, 3, 3, 2]),  # sums, and their noise
+        ("survey.weighted", two, shares, certified, [1, 1, 2, 2, 2]),  # notes, parts, totals
+    ):
+        divided = []
+
+        def divide(alpha, count, divided=divided):
+            divided.append(count)
+            return alpha / count
+
+        schema = dps.Schema(columns, design=weights if module == "survey.weighted" else None)
+        plan = dps.plan(schema, {"a": asked}, budget=dps.PureDP(10), unit="add_remove")
+        release = dps.release(plan, frame, rng=0, m=20, k=10)
+        with monkeypatch.context() as patch:
+            patch.setattr(f"dpstats.analyses.{module}.bonferroni", divide)
+            release.infer("a").conf_int(**options)
+        assert divided == wanted, module
