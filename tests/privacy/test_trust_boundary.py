@@ -5,6 +5,7 @@ import functools
 import graphlib
 import inspect
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,9 @@ def test_what_only_few_modules_use():
         others = {name for name in SOURCES if not name.startswith(start)}
         found = {m for m in others if any(name.startswith(start) for name in imports(SOURCES[m]))}
         assert found <= users if users is PRIVATE else found == users, start
+    verifying = {i.split(".")[0] for m in MODULES if room(m) == "verifying"
+                 for i in imports(SOURCES[m])}  # fmt: skip
+    assert verifying <= {*sys.stdlib_module_names, "dpstats"}  # and no other room, as above
     for pattern, users in WRITTEN_IN.items():
         assert {m for m, text in SOURCES.items() if re.search(pattern, text)} == users, pattern
     for text in ("eval('1')", "pd.read_pickle('x')", "np.load(path)"):

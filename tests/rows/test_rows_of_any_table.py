@@ -23,6 +23,7 @@ FAMILIES = ("pairs", "one way", "triples", "pairs and moments", "some pairs")
 KINDS = ("independent", "determined", "chain", "empty levels")
 INDEPENDENT = 8  # draws of rows of independent columns
 FEW = (36, 123, 137, 156, 175, 191)
+SLOW = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(100, 200) if seed not in FEW]
 
 
 class Case:
@@ -99,8 +100,8 @@ class Case:
         )  # fmt: skip
 
 
-def check(seed):
-    """The claims of this file for a random table."""
+@pytest.mark.parametrize("seed", [*FEW, *SLOW])
+def test_rows_of_a_table(seed):
     case = Case(seed)
     sources, release = Sources(case.measurements), dps.synthesize(case.measurements, rng=seed)
     assert release.k == release.counts.sum() == sources.rows.value, case.text
@@ -135,14 +136,3 @@ def check(seed):
     ]
     limit = 1.02 * np.mean(found) + 3 * np.std(found, ddof=1)
     assert ours <= limit + 1e-9, f"{case.text}: {ours:.5g}, limit {limit:.5g}"
-
-
-@pytest.mark.parametrize("seed", FEW)
-def test_rows_of_a_table(seed):
-    check(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 200))
-def test_rows_of_any_table(seed):
-    check(seed)

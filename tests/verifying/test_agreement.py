@@ -16,11 +16,8 @@ def test_the_plan_holds_every_kind_of_block(whole, reread):
     }  # fmt: skip
 
 
-def test_every_block_of_a_plan(whole, differences, unit, budget):
+def test_every_block_of_a_plan_and_tables_by_residuals(whole, differences, unit, budget):
     assert differences(whole(budget, unit)) == []
-
-
-def test_tables_by_residuals(whole, differences, unit):
     assert differences(whole(dps.ZCDP(1), unit, "tables")) == []
 
 

@@ -199,15 +199,6 @@ def with_blocks(plan, blocks):
     return replace(plan, strategy=replace(plan.strategy, blocks=tuple(blocks)))
 
 
-def test_p49_a_block_listed_twice_is_measured_and_paid_twice(guard, make_plan):
-    plan = make_plan("numbers")
-    with pytest.raises(dps.BudgetError, match="spends"):
-        guard(with_blocks(plan, 2 * plan.blocks))
-    halves = [replace(one, multiplier=2 * one.multiplier) for one in plan.blocks]
-    used = guard(with_blocks(plan, 2 * halves))
-    assert float(used) == pytest.approx(float(guard(plan)))  # scales are rounded to floats
-
-
 def unchecked(monkeypatch):
     """A library that does not check its own plans, so that only the guard is left."""
     monkeypatch.setattr(dps.Plan, "check", lambda self, n=None: None)
