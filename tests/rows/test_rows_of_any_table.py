@@ -55,15 +55,13 @@ class Case:
 
     def _analyses(self):
         names, alone = self.names, {c: dps.Marginals([c], degree=1) for c in self.names}
-        if self.asked == "one way":
-            return alone
-        if self.asked == "triples" and len(names) > 2:
-            return {"t": dps.Marginals(names, degree=3)}
-        if self.asked == "pairs and moments":
-            return {"t": dps.Marginals(names), "s": dps.PCA(["x0", "x1"])}
-        if self.asked == "some pairs" and len(names) > 2:
-            return {"t": dps.Marginals(names[:2]), **{c: alone[c] for c in names[2:]}}
-        return {"t": dps.Marginals(names)}
+        return {
+            "pairs": {"t": dps.Marginals(names)},
+            "one way": alone,
+            "triples": {"t": dps.Marginals(names, degree=min(3, len(names)))},
+            "pairs and moments": {"t": dps.Marginals(names), "s": dps.PCA(["x0", "x1"])},
+            "some pairs": {"t": dps.Marginals(names[:2]), **{c: alone[c] for c in names[2:]}},
+        }[self.asked]
 
     def _codes(self):
         rng, n, codes = self.rng, self.n, {}

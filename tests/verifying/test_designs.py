@@ -6,7 +6,6 @@ import pytest
 
 import dpstats as dps
 from dpstats.verifying import blocks
-from dpstats.verifying.arguing import verify
 from dpstats.verifying.design import count_pairs
 from dpstats.verifying.shapes import NotReadError
 
@@ -50,14 +49,6 @@ def test_splines_and_contrasts_of_their_scores(weighted, reread, differences, ju
     verdict = judge(plan)
     assert verdict.agrees, verdict.text
     assert verdict.bound == plan.budget.total
-
-
-def test_the_file_of_a_release(weighted, survey, tmp_path):
-    path = tmp_path / "r.zip"
-    dps.release(weighted(dps.ZCDP(2), "add_remove"), survey, m=60, k=40, rng=1).save(path)
-    verdict = verify(path)
-    assert verdict.agrees, verdict.text
-    assert "Certificate: delta" in verdict.text
 
 
 def test_it_counts_pairs_as_the_package_does():

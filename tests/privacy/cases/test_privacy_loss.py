@@ -195,10 +195,6 @@ def test_p49_the_loss_of_both_stages_is_at_most_the_budget(guard, pilot, unit, k
     guard(dps.plan(SCHEMA, asked, budget=kind(Fraction(1, 3)), unit=unit))
 
 
-def with_blocks(plan, blocks):
-    return replace(plan, strategy=replace(plan.strategy, blocks=tuple(blocks)))
-
-
 def unchecked(monkeypatch):
     """A library that does not check its own plans, so that only the guard is left."""
     monkeypatch.setattr(dps.Plan, "check", lambda self, n=None: None)
@@ -211,10 +207,10 @@ COSTS = "costs more than the budget"
 def test_p63_planted_count_that_is_not_paid_for_fails_the_guard(guard, monkeypatch, make_plan):
     plan = make_plan("monomials", unit="add_remove")
     planted = replace(plan.count, multiplier=plan.count.multiplier * Fraction(9, 10))
-    plan = with_blocks(plan, (*plan.blocks, planted))
+    strategy = replace(plan.strategy, blocks=(*plan.blocks, planted))
     unchecked(monkeypatch)
     with pytest.raises(AssertionError, match=COSTS):
-        guard(plan)
+        guard(replace(plan, strategy=strategy))
 
 
 def part_of(share, real):
