@@ -70,14 +70,14 @@ def test_probabilities_and_quantiles_are_those_of_the_convolution(cases):
             assert np.abs(law.cdf(z + within) - np.cumsum(mass)).max() < 1e-13
         sd, middle = math.sqrt(law.variance), len(mass) // 2
         upper = np.append(np.cumsum(mass[::-1], dtype=np.longdouble)[::-1], 0)
-        for t in (-2, 0, 0.5, 1, 1.5, 2, 7, 40, 400, sd, 4 * sd, 8 * sd):
+        for t in (-2, 0, 0.5, 1, 1.5, 2, 7, 40, 150, sd, 4 * sd, 8 * sd):
             beyond = min(middle + math.ceil(t), len(mass))
             expected = 1.0 if t <= 0 else float(2 * upper[beyond])
             if expected > seen:
-                assert float(law.tail(t)) == pytest.approx(expected, rel=rtol)
+                assert float(law.tail(t)) == pytest.approx(expected, rel=rtol, abs=0)
                 # a uniform from -0.5 to 0.5 moves no sum across the middle of two integers
                 below = float(law.smoothed_cdf(0.5 - math.ceil(t)))
-                assert t <= 0 or below == pytest.approx(expected / 2, rel=10 * rtol)
+                assert t <= 0 or below == pytest.approx(expected / 2, rel=rtol, abs=0)
         error = max(rtol, 1e-10)
         for beta in (0.9, 0.5, 0.05, 1e-3, 1e-9):
             q = law.quantile(beta)
