@@ -74,7 +74,7 @@ def test_probabilities_and_quantiles_are_those_of_the_convolution(cases):
             beyond = min(middle + math.ceil(t), len(mass))
             expected = 1.0 if t <= 0 else float(2 * upper[beyond])
             if expected > seen:
-                assert float(law.tail(t)) == pytest.approx(expected, rel=rtol, abs=0)
+                assert float(law.tail(t)) == pytest.approx(expected, rel=rtol, abs=0), (law, t)
                 # a uniform from -0.5 to 0.5 moves no sum across the middle of two integers
                 below = float(law.smoothed_cdf(0.5 - math.ceil(t)))
                 assert t <= 0 or below == pytest.approx(expected / 2, rel=rtol, abs=0)

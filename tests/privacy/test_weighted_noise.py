@@ -33,8 +33,8 @@ def test_the_distribution_function_is_that_of_the_convolution():
         values, mass = convolved(law, step)
         for at in np.searchsorted(mass.cumsum(), (1e-6, 0.001, 0.3, 0.9)):
             found = law.cdf(values[at] + step / 2)
-            assert found == pytest.approx(mass[: at + 1].sum(), rel=2e-6, abs=0)
-        assert law.variance == pytest.approx(mass @ values**2, rel=1e-9)
+            assert found == pytest.approx(mass[: at + 1].sum(), rel=2e-6, abs=0), parts
+        assert law.variance == pytest.approx(mass @ values**2, rel=1e-9), parts
 
 
 def test_quantiles_never_fall_inside_an_atom():

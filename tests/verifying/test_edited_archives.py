@@ -231,7 +231,7 @@ def test_values_that_no_file_has(texts, opinions, tmp_path):
         read, agreed = opinions(in_json(texts, "measurements.json", VALUES[how]))
         # a summary says it of a test source
         assert not read or "NOT PRIVATE" in str(dps.load(tmp_path / "r.zip")), how
-        assert read == (how == "noise of a test source")
+        assert read == (how == "noise of a test source"), how
         assert not agreed, how
 
 

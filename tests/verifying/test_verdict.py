@@ -29,9 +29,9 @@ def test_sums_of_noises_have_the_laws_of_the_package():
     kinds = ((1, dps.PureDP(1)), (2, dps.ZCDP(1)))
     for (power, budget), terms, scale in itertools.product(kinds, (1, 7), (0.2, 1.2, 60.0)):
         law = budget.law(scale, terms)
-        assert variance(scale, power) * terms == pytest.approx(law.variance, rel=1e-9)
+        assert variance(scale, power) * terms == pytest.approx(law.variance, rel=1e-9), law
         for beta in (0.3, 0.01, 1e-6):
-            assert quantile_of_sum(scale, power, terms, beta) == law.quantile(beta)
+            assert quantile_of_sum(scale, power, terms, beta) == law.quantile(beta), law
 
 
 def test_the_curve_is_above_that_of_exact_sums_and_just_above_that_of_the_package():
@@ -40,10 +40,10 @@ def test_the_curve_is_above_that_of_exact_sums_and_just_above_that_of_the_packag
         p /= p.sum()
         exact = np.clip(p[1:] - np.exp(epsilon) * p[:-1], 0, None).sum()
         found, _ = prove_delta(1 / (2 * Fraction(scale) ** 2), Fraction(repr(epsilon)))
-        assert 0.6 * float(found) < exact <= float(found)
+        assert 0.6 * float(found) < exact <= float(found), scale
     budget = dps.ApproxDP(1, Fraction(1, 10**6))
     for times, enough in ((1, True), (Fraction(1002, 1000), False)):
-        assert (prove_delta(times * budget.rho, Fraction(1))[0] <= budget.delta) == enough
+        assert (prove_delta(times * budget.rho, Fraction(1))[0] <= budget.delta) == enough, times
 
 
 def test_a_cost_at_the_budget_and_just_above(whole, judge, monkeypatch):
