@@ -66,19 +66,12 @@ def test_bad_dicts_are_refused():
             budget_from_dict(d)
 
 
-def test_approximate_budgets_are_rho_at_the_exact_curve():
+def test_approximate_budgets_are_rho_that_is_read_back_and_no_larger_one():
+    """A rho that another machine rounds differently is read."""
     budget = ApproxDP(1, Fraction(1, 10**6))
     assert budget == ApproxDP.from_epsilon_delta(1, 1e-6) != ZCDP(budget.rho, 1e-6)
-    assert budget.total == budget.rho == ApproxDP.from_rho(budget.rho, 1e-6).rho
-    zcdp, sensitivity = ZCDP(budget.rho), Sensitivity(Fraction(5), Fraction(3))
-    assert budget.multiplier(sensitivity, budget.rho) == zcdp.multiplier(sensitivity, budget.rho)
-    assert budget.law(3.0, 2) == zcdp.law(3.0, 2)
-    assert 0.999 < budget.epsilon_at() <= 1 < ZCDP(budget.rho, 1e-6).epsilon_at()
+    assert (budget.total, budget.law(3.0, 2)) == (budget.rho, ZCDP(budget.rho).law(3.0, 2))
     assert budget.epsilon_at(1e-12) > 1 > budget.epsilon_at(1e-3)
-
-
-def test_approximate_budgets_round_trip_and_no_larger_rho_is_read():
-    """A rho that another machine rounds differently is read."""
     for epsilon, delta in [(Fraction(1, 10**4), Fraction(1, 10**12)), (1, 1e-9), (10, 0.5)]:
         budget = ApproxDP(epsilon, delta)
         smaller = ApproxDP(epsilon, delta, rho=budget.rho / 3)

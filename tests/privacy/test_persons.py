@@ -13,24 +13,13 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.families.tables.cells import ROWS
 from dpstats.privacy.ledger import Ledger
-from dpstats.privacy.neighbours import Neighbours, Sensitivity
 
 SCHEMA = dps.Schema([
     dps.Boolean("b"), dps.Boolean("d"),
     dps.Number("x", -1, 1, points=5, edges=[0], missing=0),
     dps.Number("y", 0, 2, points=3, edges=[1], missing=1),
 ])  # fmt: skip
-
-
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_k_rows_move_a_block_by_k_times_one_row_and_products_by_its_square(unit):
-    (products,) = dps.Mean("x").person_totals(SCHEMA)
-    for block, degree in ((ROWS, 1), (dps.Moments.of(SCHEMA, ["x", "y"]), 1), (products, 2)):
-        row = block.sensitivity(unit)
-        for times, at in ((k**degree, Neighbours(unit, k)) for k in (1, 2, 5)):
-            assert block.moved_by(at) == Sensitivity(times * row.l1, times**2 * row.l2_squared)
 
 
 ASKED = [

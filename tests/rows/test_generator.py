@@ -56,19 +56,16 @@ def measured_rows(columns, analysis, n):
     return measured, reference_from_dict(measured.reference_spec)
 
 
-def test_edited_rows_are_as_many_as_private_ones_and_inference_has_more():
-    columns = [dps.Category(name, list(range(20))) for name in "abcd"]
-    for n, m in ((6_000, 6_000), (1_200, 2_000), (1, 2_000)):
-        measured, reference = measured_rows(columns, dps.Marginals(list("abcd")), n)
+def test_rows_are_as_many_as_private_ones_and_exchanged_ones_not_few(monkeypatch):
+    levels = [dps.Category(name, list(range(20))) for name in "abcd"]
+    for n, m in ((6_000, 6_000), (1_200, 2_000), (1, 2_000)):  # edited; inference has more
+        measured, reference = measured_rows(levels, dps.Marginals(list("abcd")), n)
         assert number_of_candidates(measured, reference) == m
         assert number_of_candidates(measured, reference, k=n) == n
         assert number_of_candidates(measured, dps.Uniform()) == generator.CANDIDATES
-
-
-def test_rows_that_are_exchanged_are_as_many_as_private_ones_and_not_few(monkeypatch):
-    columns = [dps.Number(name, 0, 9, missing=0) for name in "abcd"]
+    numbers = [dps.Number(name, 0, 9, missing=0) for name in "abcd"]
     for n in (30_000, 100):
-        measured, reference = measured_rows(columns, dps.Covariance(list("abcd")), n)
+        measured, reference = measured_rows(numbers, dps.Covariance(list("abcd")), n)
         for k in (None, 10):
             wanted = max(n, generator.CANDIDATES)
             assert number_of_candidates(measured, reference, k=k) == wanted

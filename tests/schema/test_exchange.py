@@ -118,6 +118,17 @@ def test_frictionless_of_others(tmp_path):
     package["resources"] *= 2
     with pytest.raises(dps.SchemaError, match="several resources"):
         dps.Schema.from_frictionless(package)
+    # Missing values of a field are those that it can hold.
+    number = {"type": "integer", "constraints": {"minimum": 0, "maximum": 9}}
+    fields = [
+        {"name": "x", **number}, {"name": "own", **number, "missingValues": ["-1"]},
+        {"name": "text", "type": "string", "constraints": {"enum": ["a", "b"]}},
+        {"name": "coded", "type": "string"},
+    ]  # fmt: skip
+    document = {"fields": fields, "missingValues": ["", "NA", "-9", {"value": "9999-12-31"}]}
+    schema = dps.Schema.from_frictionless(document, add={"coded": {"levels": [1, 2], "missing": 1}})
+    missing = [(-9,), (-1,), ("NA", "-9", "9999-12-31"), (-9,)]
+    assert [column.missing_values for column in schema] == missing
 
 
 def test_what_frictionless_does_not_say_is_asked_for():
@@ -134,21 +145,6 @@ def test_what_frictionless_does_not_say_is_asked_for():
         assert dps.Schema.from_frictionless(document, columns=["fine"]).names == ("fine",)
         schema = dps.Schema.from_frictionless(document, add={"x": {"levels": ["ja", "nein"]}})
         assert schema["x"] == dps.Category("x", ["ja", "nein"], allow_missing=True)
-
-
-def test_missing_values_of_a_field_are_those_that_it_can_hold():
-    bounds = {"minimum": 0, "maximum": 9}
-    fields = [
-        {"name": "x", "type": "integer", "constraints": bounds},
-        {"name": "own", "type": "integer", "constraints": bounds, "missingValues": ["-1"]},
-        {"name": "text", "type": "string", "constraints": {"enum": ["a", "b"]}},
-        {"name": "coded", "type": "string"},
-    ]
-    document = {"fields": fields, "missingValues": ["", "NA", "-9", {"value": "9999-12-31"}]}
-    schema = dps.Schema.from_frictionless(document, add={"coded": {"levels": [1, 2], "missing": 1}})
-    assert {column.name: column.missing_values for column in schema} == {
-        "x": (-9,), "own": (-1,), "text": ("NA", "-9", "9999-12-31"), "coded": (-9,),
-    }  # fmt: skip
 
 
 def test_smartnoise(tmp_path):

@@ -413,7 +413,9 @@ def with_totals(*totals):
 YOUNG = {"a": dps.Proportion("age < 65")}
 
 
-def test_totals_that_no_table_has_are_refused():
+def test_totals_that_no_table_has_are_refused_and_those_of_the_population_limit_none():
+    declared = with_totals(total("age < 15", 100, of="population"), total("age < 65", 50))
+    assert [t.of for t in declared.totals] == ["population", "table"]
     for totals, words in [
         ([total("age < 15", 100), total("age < 65", 50)], ["age < 65", "age < 15", "contradicts"]),
         ([total("age < 15 and marital == 'married'", 1)], ["married", "not possible"]),
@@ -434,11 +436,6 @@ def test_totals_that_no_table_has_are_refused():
             dps.Total(*parts)
     with pytest.raises(dps.SchemaError, match="keys"):
         dps.Schema.from_dict(SCHEMA.to_dict(), totals=[{"condition": "age < 15", "count": 1}])
-
-
-def test_totals_of_the_population_limit_no_table():
-    declared = with_totals(total("age < 15", 100, of="population"), total("age < 65", 50))
-    assert [t.of for t in declared.totals] == ["population", "table"]
 
 
 def test_totals_above_the_number_of_rows_are_refused_before_anything_is_spent(tmp_path):

@@ -29,10 +29,13 @@ def random_rows(n, seed=0):
     age = rng.integers(0, 100, n)
     cost = np.round(np.exp(2 + 0.04 * age + rng.normal(0, 0.8, n)))
     cost[rng.random(n) < 0.05] = np.nan
-    return pd.DataFrame({"age": age, "cost": cost, "sex": rng.choice(["f", "m"], n)})
+    first = np.datetime64("2015-01-01") + rng.integers(0, 2000, n)
+    last = first + rng.integers(-100, 2500, n)
+    return pd.DataFrame({"age": age, "cost": cost, "sex": rng.choice(["f", "m"], n),
+                         "diagnosed": first, "last seen": last})  # fmt: skip
 
 
-def test_a_plan_on_a_view_reads_its_source_and_costs_the_same():
+def test_a_plan_on_a_view_or_difference_reads_its_source_and_costs_the_same():
     asked = {"ols": dps.OLS("log(log_cost) ~ age"), "m": dps.Marginals(["log_cost", "sex"])}
     plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1), n=400)
     assert plan.columns.names == ("age", "log_cost", "sex")
@@ -41,8 +44,12 @@ def test_a_plan_on_a_view_reads_its_source_and_costs_the_same():
     other = dps.plan(stored, asked, budget=dps.PureDP(1), n=400)
     np.testing.assert_array_equal(plan.strategy.scales, other.strategy.scales)
     assert plan.digest != other.digest
-    with pytest.raises(dps.DataError, match="'cost'"):
-        dps.measure(plan, random_rows(400).drop(columns="cost"))
+    of_days = dps.plan(DATED, READ, budget=dps.PureDP(1), n=400)
+    assert of_days.read_columns.raw.names == ("last seen", "diagnosed", "sex")
+    for one, lacking in ((plan, "cost"), (of_days, "diagnosed")):
+        rows = random_rows(400).drop(columns=lacking).assign(log_cost=1, days=1)
+        with pytest.raises(dps.DataError, match=f"no column '{lacking}'"):
+            dps.measure(one, rows)
 
 
 COARSE = dps.Number("coarse", 0, 500, points=6, edges=[150], source="cost")
@@ -175,20 +182,13 @@ def test_a_column_of_any_type_is_an_end():
 
 def test_a_release_has_the_number_of_days_and_no_dates():
     asked = READ | {"logs": dps.Mean("log(log_days)")}
-    plan = dps.plan(DATED, asked, budget=dps.PureDP(1_000), n=1_000)
-    assert plan.read_columns.raw.names == ("last seen", "diagnosed", "sex")
-    rng = np.random.default_rng(0)
-    first = np.datetime64("2015-01-01") + rng.integers(0, 2000, 1_000)
-    last = first + rng.integers(-100, 2500, 1_000)
-    rows = random_rows(1_000).assign(**{"last seen": last, "diagnosed": first})
+    plan, rows = dps.plan(DATED, asked, budget=dps.PureDP(1_000), n=1_000), random_rows(1_000)
     release = dps.release(plan, rows, rng=0)
     days = (rows["last seen"] - rows["diagnosed"]).dt.days.clip(0, 2000)
     assert release.infer("days").params[0] == pytest.approx(days.mean(), abs=1)
     drawn = release.to_frame()
     assert set(drawn) == {"days", "sex", "log_days"}
     assert drawn.days.dtype == np.int64
-    with pytest.raises(dps.DataError, match="no column 'diagnosed'"):
-        dps.measure(plan, rows.drop(columns="diagnosed").assign(days=1))
 
 
 def test_differences_that_cannot_be_read_are_refused():

@@ -16,20 +16,9 @@ def test_the_plan_holds_every_kind_of_block(whole, reread):
     }  # fmt: skip
 
 
-def test_every_block_of_a_plan(whole, differences, unit, budget):
+def test_every_block_of_a_plan_and_tables_by_residuals(whole, differences, unit, budget):
     assert differences(whole(budget, unit)) == []
-
-
-def test_tables_by_residuals(whole, differences, unit):
     assert differences(whole(dps.ZCDP(1), unit, "tables")) == []
-
-
-def test_the_file_of_a_plan(whole, tmp_path, capsys):
-    whole(dps.ApproxDP(2, 1e-6), "add_remove").save(tmp_path / "plan.json")
-    assert main([str(tmp_path / "plan.json")]) == 0
-    out, err = capsys.readouterr()
-    assert out.endswith("\nagrees\n")
-    assert not err
 
 
 def test_the_file_of_a_release(whole, rows, tmp_path, unit, budget):
@@ -42,13 +31,15 @@ def test_the_file_of_a_release(whole, rows, tmp_path, unit, budget):
     assert "The radius of each analysis is not computed again" in verdict.text
 
 
-def test_what_is_no_file_of_dpstats(tmp_path, capsys):
+def test_the_command_on_the_file_of_a_plan_and_on_what_is_none(whole, tmp_path, capsys):
+    path = tmp_path / "file"
+    whole(dps.ApproxDP(2, 1e-6), "add_remove").save(path)
+    assert main([str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert (out.endswith("\nagrees\n"), err) == (True, "")
     for content in [b"", b"PK", b"[1", b"\xff", b'{"dpstats": "plan"}']:
-        (tmp_path / "file").write_bytes(content)
-        assert main([str(tmp_path / "file")]) == 2
-        assert main([str(tmp_path / "none")]) == 2
-        assert main([]) == 2
+        path.write_bytes(content)
+        assert [main(given) for given in ([str(path)], [str(tmp_path / "none")], [])] == [2] * 3
         out, err = capsys.readouterr()
-        assert not out
-        assert len(err.splitlines()) == 3
+        assert (out, len(err.splitlines())) == ("", 3)
         assert "Traceback" not in err

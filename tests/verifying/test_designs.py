@@ -6,7 +6,6 @@ import pytest
 
 import dpstats as dps
 from dpstats.verifying import blocks
-from dpstats.verifying.arguing import verify
 from dpstats.verifying.design import count_pairs
 from dpstats.verifying.shapes import NotReadError
 
@@ -52,26 +51,15 @@ def test_splines_and_contrasts_of_their_scores(weighted, reread, differences, ju
     assert verdict.bound == plan.budget.total
 
 
-def test_the_file_of_a_release(weighted, survey, tmp_path):
-    path = tmp_path / "r.zip"
-    dps.release(weighted(dps.ZCDP(2), "add_remove"), survey, m=60, k=40, rng=1).save(path)
-    verdict = verify(path)
-    assert verdict.agrees, verdict.text
-    assert "Certificate: delta" in verdict.text
-
-
-def test_it_counts_pairs_as_the_package_does():
+def test_it_counts_pairs_as_the_package_does_and_knows_units_that_are_not_listed(weighted, judge):
     for units, lonely in itertools.product(LISTED, ["certainty", "adjust", "collapse"]):
         design = dps.Design("w", mean=1, cap=2, strata="s", unit="u", units=units, lonely=lonely)
         counted = design.pairs.plain, design.pairs.triples
         assert count_pairs(design.to_dict()) == counted, (units, lonely)
-
-
-def test_units_that_are_not_listed_and_a_design_effect(weighted, judge):
     for options in ({"unit": "u", "units": 40}, {"deff": 1.5}):
         design = dps.Design("w", mean=1, cap=2, **options)
         assert "deff" in options or count_pairs(design.to_dict()) == (design.pairs.plain, 0)
-        assert judge(weighted(PURE, "replace", design)).agrees
+        assert judge(weighted(PURE, "replace", design)).agrees, options
 
 
 def test_persons_beside_a_design(weighted, judge, unit, budget):

@@ -231,7 +231,7 @@ def test_values_that_no_file_has(texts, opinions, tmp_path):
         read, agreed = opinions(in_json(texts, "measurements.json", VALUES[how]))
         # a summary says it of a test source
         assert not read or "NOT PRIVATE" in str(dps.load(tmp_path / "r.zip")), how
-        assert read == (how == "noise of a test source")
+        assert read == (how == "noise of a test source"), how
         assert not agreed, how
 
 
@@ -348,6 +348,10 @@ def leave_one_out(plain):
         block["multiplier"] = str(Fraction(block["multiplier"]) * share)
 
 
+def smaller_delta(plain):
+    plain["accuracy"]["delta"] *= 0.99
+
+
 COSTS = [
     lambda plain: plain["budget"].update(epsilon="1"),  # noise of 2
     divide(2),
@@ -367,8 +371,7 @@ def test_what_verify_alone_compares(texts, tmp_path, monkeypatch):
     for plant in COSTS:
         assert wrong(in_json(texts, "measurements.json", plant))
         assert "agrees" not in verify(path).text.splitlines()
-    (found,) = wrong(in_json(texts, "release.json", lambda p: p["accuracy"].update(
-        delta=0.999 * p["accuracy"]["delta"])))  # fmt: skip
+    (found,) = wrong(in_json(texts, "release.json", smaller_delta))
     assert "the certificate states delta" in found
     (found,) = wrong(in_json(texts, "measurements.json", lambda p: p.update(person="no one")))
     assert found == "the file does not say that it protects persons with one row"
@@ -385,6 +388,13 @@ def test_what_verify_alone_compares(texts, tmp_path, monkeypatch):
         certificate, "jointly", lambda *given: {s: q // 2 for s, q in right(*given).items()}
     )
     assert "larger by a factor" in verify(path).text.split("Certificate: ")[1]
+
+
+def test_a_certificate_of_combined_tables_just_too_small(whole, rows, tmp_path):
+    path = tmp_path / "r.zip"
+    dps.release(whole(dps.ZCDP(1), "replace", "tables"), rows, m=60, rng=1).save(path)
+    (wrong,) = verify(packed(path, in_json(texts_of(path), "release.json", smaller_delta))).wrong
+    assert "the certificate states delta" in wrong
 
 
 def in_design(**changes):

@@ -1,6 +1,5 @@
 """The program needs the standard library alone."""
 
-import ast
 import os
 import shutil
 import subprocess
@@ -10,19 +9,6 @@ from pathlib import Path
 import dpstats as dps
 
 FOLDER = Path(dps.__file__).parent / "verifying"
-
-
-def test_only_the_standard_library():
-    for path in sorted(FOLDER.glob("*.py")):
-        text = path.read_text()
-        assert "__import__" not in text
-        for node in ast.walk(ast.parse(text)):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                names = ["." * node.level + (node.module or "")]
-            for name in names:
-                own = f"{name}.".startswith("dpstats.verifying.")
-                assert own or name.split(".")[0] in sys.stdlib_module_names, (path.name, name)
 
 
 def test_it_runs_without_the_package(whole, rows, tmp_path):

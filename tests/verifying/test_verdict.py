@@ -3,16 +3,17 @@
 import itertools
 import json
 import math
-import zipfile
 from dataclasses import replace
 from fractions import Fraction
+
+import numpy as np
+import pytest
 
 import dpstats as dps
 from dpstats.privacy.noise import scale_for
 from dpstats.verifying import arguing
-from dpstats.verifying.arguing import verify
 from dpstats.verifying.blocks import Finding
-from dpstats.verifying.noise import scale_of
+from dpstats.verifying.noise import prove_delta, quantile_of_sum, scale_of, variance
 
 
 def test_the_scale_is_the_smallest_float_that_is_large_enough():
@@ -22,6 +23,27 @@ def test_the_scale_is_the_smallest_float_that_is_large_enough():
             below = math.nextafter(found, 0.0)
             assert Fraction(below) ** power < exact <= Fraction(found) ** power
             assert found == scale_for(part, bound, kind)
+
+
+def test_sums_of_noises_have_the_laws_of_the_package():
+    kinds = ((1, dps.PureDP(1)), (2, dps.ZCDP(1)))
+    for (power, budget), terms, scale in itertools.product(kinds, (1, 7), (0.2, 1.2, 60.0)):
+        law = budget.law(scale, terms)
+        assert variance(scale, power) * terms == pytest.approx(law.variance, rel=1e-9), law
+        for beta in (0.3, 0.01, 1e-6):
+            assert quantile_of_sum(scale, power, terms, beta) == law.quantile(beta), law
+
+
+def test_the_curve_is_above_that_of_exact_sums_and_just_above_that_of_the_package():
+    for scale, epsilon in ((4.0, 1.0), (9.0, 0.5)):  # one sum that moves by 1
+        p = np.exp(-(np.arange(-540, 541) ** 2) / (2 * scale**2))
+        p /= p.sum()
+        exact = np.clip(p[1:] - np.exp(epsilon) * p[:-1], 0, None).sum()
+        found, _ = prove_delta(1 / (2 * Fraction(scale) ** 2), Fraction(repr(epsilon)))
+        assert 0.6 * float(found) < exact <= float(found), scale
+    budget = dps.ApproxDP(1, Fraction(1, 10**6))
+    for times, enough in ((1, True), (Fraction(1002, 1000), False)):
+        assert (prove_delta(times * budget.rho, Fraction(1))[0] <= budget.delta) == enough, times
 
 
 def test_a_cost_at_the_budget_and_just_above(whole, judge, monkeypatch):
@@ -91,18 +113,3 @@ def test_a_plan_that_leaves_out_what_its_start_measured(whole, rows, judge):
     verdict = judge(plain)
     assert verdict.bound < 2
     assert "the measurements that the plan adds to" in verdict.wrong[0]
-
-
-def test_a_certificate_of_combined_tables_just_too_small(whole, rows, tmp_path):
-    path = tmp_path / "r.zip"
-    dps.release(whole(dps.ZCDP(1), "replace", "tables"), rows, m=60, rng=1).save(path)
-    with zipfile.ZipFile(path) as archive:
-        texts = {name: archive.read(name) for name in archive.namelist()}
-    plain = json.loads(texts["release.json"])
-    plain["accuracy"]["delta"] *= 0.99
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in (texts | {"release.json": json.dumps(plain)}).items():
-            archive.writestr(name, text)
-    wrong, digests = sorted(verify(path).wrong, key=lambda one: "SHA-256" in one)
-    assert "the certificate states delta" in wrong
-    assert "SHA-256" in digests

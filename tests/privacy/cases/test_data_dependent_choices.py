@@ -85,15 +85,6 @@ def test_p45_missing_numbers_imputed_from_the_data():
             dps.Number("x", 0, 4, missing=missing)
 
 
-def test_p45_nothing_drops_sparse_cells_or_constant_columns(exact, small_schema):
-    plan = dps.plan(small_schema, {"m": dps.Marginals(["c", "x"])}, budget=dps.PureDP(1))
-    constant = FRAME.assign(c="a", x=2.0)
-    assert exact(plan, constant) == [[0, 4, 0, 0, 0, 0, 0, 0, 0]]
-    release = dps.release(plan, constant, m=100, rng=1)
-    assert list(release.to_frame()) == ["c", "x"]
-    assert len(release.infer("m").params) == 9
-
-
 REQUESTS = {
     dps.Proportion: {"condition": "x < 1"}, dps.Marginals: {"columns": ["c", "b"]},
     dps.Quantile: {"column": "x"},

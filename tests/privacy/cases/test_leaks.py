@@ -259,9 +259,16 @@ def test_p72_a_first_line_that_is_a_row_is_not_kept(tmp_path, caplog):
     assert not any("zz-" in text for text in [*frames, str(caught.value), caplog.text])
 
 
-def test_p77_p78_no_error_against_the_truth_where_a_solver_fails(plan, frame, leaked, monkeypatch):
-    """Nothing reads the rows again, and nothing takes a table of rows."""
-    measured = dps.measure(plan, frame)
+def test_p76_p77_p78_no_error_against_the_truth_where_a_solver_fails(
+    plan, frame, leaked, monkeypatch, tmp_path
+):
+    """With the private file gone: nothing reads rows again, and nothing takes a table of them."""
+    data, kept = tmp_path / "rows.parquet", tmp_path / "measured.zip"
+    frame.to_parquet(data)
+    dps.measure(plan, data).save(kept)
+    data.unlink()
+    assert list(tmp_path.iterdir()) == [kept]
+    measured = dps.Measurements.load(kept)
     for module in (measuring, local):
         for name in ("open_source", "exact_sums"):
             monkeypatch.setattr(module, name, lambda *args: pytest.fail("rows were read again"))

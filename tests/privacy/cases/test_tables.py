@@ -171,14 +171,6 @@ def test_p35_a_categorical_with_its_own_categories(exact):
     assert SENTINEL not in str(dps.measure(PLAN, enum).to_members())
 
 
-def test_p36_the_rows_are_read_in_one_pass(exact):
-    """Nothing is left in a stream after it, and no copy was kept."""
-    reader = TABLE.to_reader()
-    assert exact(PLAN, reader) == exact(PLAN, TABLE)
-    with pytest.raises(dps.DataError):
-        dps.measure(PLAN, reader)
-
-
 def test_p37_rows_times_the_largest_code_above_the_limit(
     unread, asking, monkeypatch, refused, ledger
 ):
