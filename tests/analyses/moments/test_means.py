@@ -20,7 +20,6 @@ ANALYSES = {
 
 
 def released(people, budget, unit="replace"):
-    """All analyses."""
     plan = dps.plan(people.schema, ANALYSES, budget=budget, unit=unit, reference=dps.Uniform())
     return dps.release(plan, people.rows, rng=0, m=20, k=10)
 
@@ -99,9 +98,7 @@ def test_drowned_signals_give_all_that_is_possible_and_a_sentence(people):
 
 
 @pytest.mark.parametrize(("epsilon", "left"), [(0.01, 1), (1e5, 1), (1e5, 0)])
-def test_a_standard_error_next_to_an_empty_group_is_what_the_interval_says(
-    epsilon, left, people, seeded_noise, inferred
-):
+def test_errors_next_to_an_empty_group_are_wide(epsilon, left, people, seeded_noise, inferred):
     frame = people.rows.drop(people.rows.index[people.rows["region"] == "west"][left:])
     gap, noise = dps.MeanDifference("pay", by="region", groups=("north", "west")), seeded_noise(3)
     result = inferred(people.schema, frame, gap, dps.PureDP(epsilon), noise_from=noise)
