@@ -47,8 +47,8 @@ def test_the_estimate_solves_the_calibrated_score(link):
     np.testing.assert_allclose(some.x.T @ left, 0, atol=1e-9)
 
 
-def dependent():
-    """Two columns that are unrelated under the fitted density, and related by the answers."""
+def test_related_columns_have_the_errors_of_related_columns():
+    """What the answers know of the dependence is in the variances, though the density lacks it."""
     rng = np.random.default_rng(3)
     u, v = rng.normal(size=(2, 3_000))
     x = np.column_stack([np.ones(3_000), u, v])
@@ -57,12 +57,7 @@ def dependent():
     y = (rng.random(3_000) < special.expit(x @ [0.2, 0.5, -0.5])).astype(float)
     functions = np.stack([u, v, u**2, v**2, u * v, y, y * u, y * v])
     density, answers = np.full(3_000, 1 / 3_000), answers_of(functions @ target, 1e-6)
-    return target, CalibratedScore(x, x, y, density, sparse.csr_array(functions), answers, LOGIT)
-
-
-def test_related_columns_have_the_errors_of_related_columns():
-    """What the answers know of the dependence is in the variances, though the density lacks it."""
-    target, some = dependent()
+    some = CalibratedScore(x, x, y, density, sparse.csr_array(functions), answers, LOGIT)
     slope = some.link.slope(some.x @ some.params)
     wanted = np.linalg.inv((some.x.T * (target * slope)) @ some.x) / N
     unrelated = np.linalg.inv((some.x.T * (some.density * slope)) @ some.x) / N
