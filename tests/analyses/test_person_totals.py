@@ -210,7 +210,7 @@ def test_sampling_variances_are_k_times_those_of_independent_rows(frame, bounded
         of_persons, of_rows = (release.infer(name) for release in both)
         np.testing.assert_allclose(of_persons.params, of_rows.params, rtol=1e-9)
         ratio = np.asarray(of_persons.sampling_variance) / np.asarray(of_rows.sampling_variance)
-        np.testing.assert_allclose(ratio, 4, rtol=1e-9)
+        np.testing.assert_allclose(ratio, 4, rtol=1e-9, err_msg=name)
         wide, narrow = (np.asarray(r.conf_int()).reshape(-1, 2) for r in (of_persons, of_rows))
         if name == "difference":  # whose interval for rows is exact, and for persons to first order
             wide, narrow = np.log(wide[1:]), np.log(narrow[1:])
