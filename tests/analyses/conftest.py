@@ -1,7 +1,6 @@
 """One or more examples of every registered analysis, on a table that suits them all."""
 
 from contextlib import nullcontext
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +8,6 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.measured.answers import answer
 from dpstats.privacy import noise
 
 SCORES = dps.TabulatedLoss.of(
@@ -155,24 +153,6 @@ def inferred():
         plan = dps.plan(schema, {"it": analysis}, budget=budget, **options)
         with noise._noise_from(noise_from) if noise_from else nullcontext():
             return dps.release(plan, rows, m=50, k=10, rng=0).infer("it")
-
-    return of
-
-
-@pytest.fixture(scope="session")
-def inferred_anew():
-    """Makes results of several measurements, to which no rows are fitted."""
-
-    def of(plan, rows, analysis, runs):
-        found = []
-        for _ in range(runs):
-            held = dps.measure(plan, rows)
-            answers = partial(answer, held)
-            view = SimpleNamespace(
-                schema=held.schema, n=held.n, budget=held.budget, answers=answers
-            )
-            found.append(analysis.infer(view))
-        return found
 
     return of
 

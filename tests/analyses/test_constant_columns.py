@@ -6,12 +6,8 @@ import pytest
 
 import dpstats as dps
 
-
-def numbers(*names):
-    return [dps.Number(name, 0, 100, points=101, missing=0) for name in names]
-
-
-SCHEMA = dps.Schema([*numbers("a", "b", "k", "y"), dps.Category("g", list("abc"))])
+NUMBERS = [dps.Number(name, 0, 100, points=101, missing=0) for name in "abky"]
+SCHEMA = dps.Schema([*NUMBERS, dps.Category("g", list("abc"))])
 VALUES = {"laplace": 37.0, "gaussian": 50.0}  # of the constant column, by the law of the noise
 ASKED = {
     "constant response": dps.OLS("k ~ a + g"), "robust": dps.OLS("k ~ a + g", cov_type="HC1"),

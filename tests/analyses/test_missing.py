@@ -80,12 +80,17 @@ def test_without_noise_means_are_those_of_the_rows_with_a_value(release, frame):
         np.testing.assert_allclose(box, known.mean, atol=0.01)
 
 
-def test_without_noise_correlations_are_those_of_complete_cases(release, frame):
-    all_three = frame[["age", "pay", "rent"]].dropna()
+def test_without_noise_correlations_and_quantiles_are_those_of_complete_cases(release, frame):
+    all_three, old = frame[["age", "pay", "rent"]].dropna(), frame[frame["age"] >= 40]
     found = release.infer("correlations")
     np.testing.assert_allclose(found.matrix, all_three.corr(), rtol=1e-7)
-    chosen = frame[(frame["age"] >= 40) & frame["smoker"].notna()][["age", "pay"]].dropna()
+    chosen = old[old["smoker"].notna()][["age", "pay"]].dropna()
     assert float(release.infer("correlation")) == pytest.approx(chosen.corr().iloc[0, 1], rel=1e-7)
+    quantiles, scores = release.infer("quantiles"), old["score"][old["smoker"].eq("no")].dropna()
+    expected = [np.quantile(scores, p, method="inverted_cdf") for p in (0.2, 0.6)]
+    assert list(quantiles.params) == expected
+    table = quantiles.conf_int(target="table")
+    np.testing.assert_array_equal(table, np.transpose([expected, expected]))
 
 
 def test_without_noise_regressions_are_those_of_complete_cases(release, frame):
@@ -123,15 +128,6 @@ def test_without_noise_proportions_are_those_of_the_rows_with_a_value(release, f
     assert gap == pytest.approx(risks["no"] - risks["yes"], rel=1e-9)
 
 
-def test_without_noise_quantiles_are_those_of_the_rows_with_a_value(release, frame):
-    chosen = frame[(frame["age"] >= 40) & frame["smoker"].eq("no")]["score"].dropna()
-    quantiles = release.infer("quantiles")
-    expected = [np.quantile(chosen, p, method="inverted_cdf") for p in (0.2, 0.6)]
-    assert list(quantiles.params) == expected
-    table = quantiles.conf_int(target="table")
-    np.testing.assert_array_equal(table, np.transpose([expected, expected]))
-
-
 HELD = {
     "mean": (dps.Mean("pay"), lambda rows: rows["pay"].mean()),
     "correlation": (dps.Correlation(["age", "pay"]), lambda rows: rows["age"].corr(rows["pay"])),
@@ -147,9 +143,7 @@ HELD = {
 @pytest.mark.parametrize(
     ("budget", "unit"), [(dps.PureDP(20), "replace"), (dps.ZCDP(10), "add_remove")], ids=str
 )
-def test_certified_intervals_hold_the_answer_of_the_complete_cases(
-    budget, unit, frame, seeded_noise
-):
+def test_certified_intervals_hold_those_of_complete_cases(budget, unit, frame, seeded_noise):
     """For the table, at an error of 1e-6, and narrow: a wrong law, count or row shows at once."""
     asked = {name: analysis for name, (analysis, _) in HELD.items()}
     plan = dps.plan(SCHEMA, asked, budget=budget, unit=unit, reference=dps.Uniform())

@@ -23,18 +23,19 @@ ASKED = {
 
 
 @pytest.fixture(scope="module")
-def schema(persons):
-    return persons.schema
-
-
-@pytest.fixture(scope="module")
 def released(released_for_persons, persons):
     return functools.partial(released_for_persons, persons.schema, person_totals=True)
 
 
 @pytest.fixture(scope="module")
-def panel(persons):
-    return persons.rows(np.random.default_rng(10), 300, 4)
+def bounded(released_for_persons, persons):
+    """Without them: by the bound on the sampling variance."""
+    return functools.partial(released_for_persons, persons.schema)
+
+
+@pytest.fixture(scope="module")
+def frame(persons):
+    return persons.rows(np.random.default_rng(3), 500, 4)
 
 
 def clustered(frame, name):
@@ -102,54 +103,53 @@ def test_limits_are_those_of_t_with_the_fewest_persons(released, persons):
     assert 1 < longer < 1.1  # some thirty persons a group, and three more of either kind
 
 
-def test_noise_that_hides_the_variance_of_persons_leaves_the_bound(released, panel):
+def test_noise_that_hides_the_variance_of_persons_leaves_the_bound(released, bounded, frame):
     for name in ("gap", "share"):
         asked, noisy = {name: ASKED[name]}, {"seed": 0, "budget": dps.PureDP(0.5)}
-        totals = released(panel, asked, 4, **noisy).infer(name).sampling_variance
-        bound = released(panel, asked, 4, person_totals=False).infer(name).sampling_variance
+        totals = released(frame, asked, 4, **noisy).infer(name).sampling_variance
+        bound = bounded(frame, asked, 4).infer(name).sampling_variance
         assert totals[0] < 1.5 * bound[0], name
     asked, noisy = {"ols": ASKED["ols in a group"]}, {"seed": 0, "budget": dps.PureDP(60)}
-    release = released(panel, asked, 4, **noisy)
-    result, robust = (
-        release.infer("ols"),
-        release.infer(dps.OLS("y ~ x", cov_type="HC1", given="g")),
-    )
+    release = released(frame, asked, 4, **noisy)
+    result = release.infer("ols")
+    robust = release.infer(dps.OLS("y ~ x", cov_type="HC1", given="g"))
     assert "sampling variances are the bound" in result.summary()
     assert "most of the sampling variance is noise on products" in robust.summary()
     assert robust.sampling_variance[1] > 4 * result.sampling_variance[1]
 
 
-def test_plans_and_releases_keep_person_totals(tmp_path, released, panel, schema):
-    release = released(panel, ASKED, 4, seed=1, budget=dps.ZCDP(50), unit="add_remove")
+def test_plans_and_releases_keep_person_totals(tmp_path, released, frame, persons):
+    release = released(frame, ASKED, 4, seed=1, budget=dps.ZCDP(50), unit="add_remove")
     release.save(tmp_path / "r.zip")
     again = dps.load(tmp_path / "r.zip")
     for name in ASKED:
         assert again.infer(name) == release.infer(name), name
     assert release.measured()["kind"].tolist().count("products of person totals") > 3
     options = {"budget": dps.PureDP(1), "rows_per_person": 3, "person": "id"}
-    plan = dps.plan(schema, ASKED, person_totals=True, **options)
+    plan = dps.plan(persons.schema, ASKED, person_totals=True, **options)
     plan.save(tmp_path / "plan.json")
     assert dps.Plan.load(tmp_path / "plan.json") == plan
     text = " ".join(str(plan).split())
     assert "for the intervals of share, share in a group, mean, mean in a group" in text
-    few = dps.plan(schema, ASKED, person_totals=["mean"], shares=dict.fromkeys(ASKED, 1), **options)
+    options |= {"person_totals": ["mean"], "shares": dict.fromkeys(ASKED, 1)}
+    few = dps.plan(persons.schema, ASKED, **options)
     (of_persons,) = few.strategy.of_persons
     kinds = ["low squared", "low times y high", "high squared"]
     assert of_persons.block.names == [f"person totals of y {kind}" for kind in kinds]
     assert few.cost() == plan.cost() == 1
 
 
-def test_previews_take_the_rows_of_a_person_to_be_equal(schema):
+def test_previews_take_the_rows_of_a_person_to_be_equal(persons):
     asked = {name: ASKED[name] for name in ("mean", "share", "ols")}
     options = {"budget": dps.ZCDP(20_000), "rows_per_person": 4, "person": "id"}
     totals, bound = (
-        dps.plan(schema, asked, person_totals=some, **options)
+        dps.plan(persons.schema, asked, person_totals=some, **options)
         .preview(n=4_000).widths()["width"].to_numpy() for some in (True, False)
     )  # fmt: skip
     np.testing.assert_allclose(totals, bound, rtol=0.1)
 
 
-def test_what_has_no_person_totals_is_refused(schema):
+def test_what_has_no_person_totals_is_refused(persons):
     asked = {"mean": dps.Mean("y"), "test": dps.Independence("ill", "g"),
              "ball": dps.OLS("y ~ x", clip_norm=0.5),
              "long": dps.OLS("y ~ x + I(x**2)")}  # fmt: skip
@@ -165,17 +165,17 @@ def test_what_has_no_person_totals_is_refused(schema):
         ({"person_totals": ["long"], **person}, "products of totals of up to 4 numbers"),
     ]:
         with pytest.raises(RequestError, match=said):
-            dps.plan(schema, asked, budget=budget, **{"person_totals": True, **options})
+            dps.plan(persons.schema, asked, budget=budget, **{"person_totals": True, **options})
     totals = {"budget": budget, "person_totals": True, **person}
     with pytest.raises(RequestError, match="no analysis of this plan"):
-        dps.plan(schema, {"test": asked["test"]}, **totals)
+        dps.plan(persons.schema, {"test": asked["test"]}, **totals)
     others = {name: asked[name] for name in ("test", "mean", "long")}
-    assert len(dps.plan(schema, others, **totals).strategy.of_persons) == 1
+    assert len(dps.plan(persons.schema, others, **totals).strategy.of_persons) == 1
 
 
-def test_edited_plans_are_refused(tmp_path, schema):
+def test_edited_plans_are_refused(tmp_path, persons):
     options = {"rows_per_person": 3, "person": "id", "person_totals": True}
-    plan = dps.plan(schema, {"mean": dps.Mean("y")}, budget=dps.PureDP(1), **options)
+    plan = dps.plan(persons.schema, {"mean": dps.Mean("y")}, budget=dps.PureDP(1), **options)
     plain = plan.to_dict()
     (place,) = [i for i, block in enumerate(plain["blocks"]) if block["role"] == "persons"]
     for change, error in [
@@ -197,18 +197,9 @@ def test_edited_plans_are_refused(tmp_path, schema):
 OF_ROWS = {name: ASKED[name] for name in ("share", "share in a group", "difference", "hc1")} | {
     "means": dps.GroupMeans("y", by="g"), "rates": dps.GroupMeans("ill", by="g"),
     "ols in a group": ASKED["ols in a group"], "logit": dps.Logistic("ill ~ g"),
-    "poisson": dps.Poisson("visits ~ g"),
+    "poisson": dps.Poisson("visits ~ g"), "ratio": dps.Ratio("y", "visits"),
+    "hazard": dps.Hazard("visits, ill ~ g"), "curve": dps.Survival("visits", "ill"),
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def bounded(released_for_persons, persons):
-    return functools.partial(released_for_persons, persons.schema)
-
-
-@pytest.fixture(scope="module")
-def frame(persons):
-    return persons.rows(np.random.default_rng(3), 500, 4)
 
 
 def test_sampling_variances_are_k_times_those_of_independent_rows(frame, bounded):
@@ -219,7 +210,7 @@ def test_sampling_variances_are_k_times_those_of_independent_rows(frame, bounded
         of_persons, of_rows = (release.infer(name) for release in both)
         np.testing.assert_allclose(of_persons.params, of_rows.params, rtol=1e-9)
         ratio = np.asarray(of_persons.sampling_variance) / np.asarray(of_rows.sampling_variance)
-        np.testing.assert_allclose(ratio, 4, rtol=1e-9)
+        np.testing.assert_allclose(ratio, 4, rtol=1e-9, err_msg=name)
         wide, narrow = (np.asarray(r.conf_int()).reshape(-1, 2) for r in (of_persons, of_rows))
         if name == "difference":  # whose interval for rows is exact, and for persons to first order
             wide, narrow = np.log(wide[1:]), np.log(narrow[1:])

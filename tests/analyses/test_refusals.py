@@ -15,7 +15,7 @@ SCHEMA = dps.Schema([
     dps.Number("rent", 0, 50, points=101, edges=[10, 25], allow_missing=True),
     dps.Number("gap", 0, 50, allow_missing=True), dps.Number("bare", 0, 1),
     dps.Number("wealth", 1, 1e4, points=401, scale="log", missing=10),
-    dps.Number("little", 0.999, 100, points=11, scale="log", missing=1, edges=[3]),
+    dps.Number("little", 0.999, 100, points=11, scale="log", missing=1, edges=[2, 3, 5, 9, 30]),
 ])  # fmt: skip
 YES, P0 = "smoker == 'yes'", [0.5, 0.3, 0.2]
 THREE, BINS = ["age", "pay", "score"], {"Intercept": (-2, 2, 9), "pay": (-2, 2, 9)}
@@ -29,15 +29,17 @@ pca = partial(dps.PCA, ["age", "pay"])
 table = partial(dps.Marginals, ["smoker", "region"])
 
 
+def curve(time="age", event="retired", **options):
+    return dps.Survival(time, event, **options)
+
+
 CASES = {
-    "difference": [
-        (lambda: gap(), "3 levels"), (lambda: gap(by="smoker"), "the column of the groups"),
-        (lambda: gap(groups=("north", "east")), "east"),
-        (lambda: gap(by="age", groups=("[0, 18)", 65)), "bins"),
-        (lambda: gap(groups="north"), "pair"),
-        (lambda: gap(groups=("north", "north")), "different"),
-        (lambda: gap(groups=["north", "south", "west"]), "two different levels"),
-    ],
+    "difference": [(partial(gap, **options), message) for options, message in [
+        ({}, "3 levels"), ({"by": "smoker"}, "the column of the groups"),
+        ({"groups": ("north", "east")}, "east"), ({"by": "age", "groups": ("[0, 18)", 65)}, "bins"),
+        ({"groups": "north"}, "pair"), ({"groups": ("north", "north")}, "different"),
+        ({"groups": ["north", "south", "west"]}, "two different levels"),
+    ]],
     "marginals": [
         (lambda: table(degree=0), "degree"), (lambda: table(degree=3), "degree"),
         (lambda: table(form="counts"), "form"),
@@ -130,6 +132,28 @@ CASES = {
         (lambda: line(clip_norm=1, center={"score": 0}), "column 'score', not among .*'age'"),
         (lambda: dps.OLS("pay ~ rent", clip_norm=1), "'rent' may be missing .*missing= inst"),
         (lambda: line(clip_norm=1.5), r"would shrink no row: .* above 1\.414, "),
+    ],
+    "ratio": [(partial(dps.Ratio, *asked), message) for asked, message in [
+        (("score", "pay"), "never negative"), (("age", "age"), "another number"),
+        (("age", "region"), "not a number"), (("wealth", "age"), "logarithm"),
+        (("rent", "age", "rent"), "own groups"),
+        (("pay", "age", "retired", "retired"), "involves 'retired'"),
+    ]],
+    "hazard": [(partial(dps.Hazard, formula), message) for formula, message in [
+        ("age ~ retired", "time, event ~"), (3, "time, event ~"),
+        ("age, ~ retired", "time, event ~"), ("retired, retired ~ region", "and 'retired' is not"),
+        ("age, retired ~ pay", "single bin"), ("age, retired ~ age", "both sides"),
+        (f"age, {YES} ~ C(smoker)", "other columns"), ("age, retired ~ smoker - 1", "baseline haz"),
+        ("age, retired ~ 1", "no regressor"), ("age, retired ~ nobody", "nobody"),
+        ("age, retired ~ rent*score + region*smoker + log(little)", "at most 1500"),
+    ]],
+    "survival": [
+        (lambda: curve(event="age >= 40"), r"events \['age >= 40'\]"),
+        (lambda: curve("region"), "time must"), (lambda: curve(ties="first"), "ties"),
+        (lambda: curve(event=("retired", YES)), "exclude each other"),
+        (lambda: curve(by="age"), "different columns"),
+        (lambda: curve(by="region", given="region == 'north'"), "given"),
+        (lambda: curve(entry="little"), "edge"), (lambda: curve(entry="rent"), "missing="),
     ],
     "elastic_net": [
         (lambda: dps.Lasso("pay ~ age", 0), "alpha must be a positive number"),

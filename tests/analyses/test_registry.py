@@ -68,27 +68,13 @@ def test_a_class_defined_again_replaces_the_first():
         dps.register(Smoking)
 
 
-@dataclass
-class Loose:
-    """Can be changed."""
-
-    kind: ClassVar[str] = "loose"
-
-
-@dataclass(frozen=True)
-class Halved:
-    """Never concludes, and has a kind only where a test gives it one."""
-
-    def family(self, schema):
-        return None
-
-
 @pytest.mark.parametrize(("wrong", "message"), [
     (Smoking((18,)), "takes the class of an analysis"),
-    (Loose, "Loose is not a frozen dataclass"),
+    (dataclass(type("Loose", (), {"kind": "loose"})), "Loose is not a frozen dataclass"),
     (variant("Average", "mean"), r"Average cannot.*dps.Mean has the kind 'mean'"),
-    (Halved, "Halved has no kind"),
-    (type("Half", (), dict(vars(Halved), kind="half")), r"Half has no method infer\(\)"),
+    (make_dataclass("None_", [], frozen=True), "None_ has no kind"),
+    (make_dataclass("Half", [], frozen=True, namespace={"kind": "half", "family": print}),
+     r"Half has no method infer\(\)"),
     (variant("Named", "named", [("name", str, "")]), "Named has a parameter named 'name'"),
 ])  # fmt: skip
 def test_what_is_no_analysis_is_refused(wrong, message):
@@ -97,17 +83,15 @@ def test_what_is_no_analysis_is_refused(wrong, message):
     assert registry._registered == {}
 
 
-def longer(self):
-    object.__setattr__(self, "label", self.label + "!")
-
-
-def fails(self):
-    raise KeyError("negative")
-
-
 def test_only_analyses_that_can_be_read_back_are_planned(schema):
     def planned(analysis):
         return dps.plan(schema, {"it": analysis}, budget=dps.PureDP(1))
+
+    def longer(self):
+        object.__setattr__(self, "label", self.label + "!")
+
+    def fails(self):
+        raise KeyError("negative")
 
     rounding = variant("Rounding", "rounding", __post_init__=longer)
     with pytest.raises(dps.RequestError, match=r"Smoking is not registered.*dps.register\(Smok"):
@@ -126,22 +110,14 @@ def test_only_analyses_that_can_be_read_back_are_planned(schema):
         analysis_from_dict({"kind": "strict", "ages": [-1]})
 
 
-@dataclass(frozen=True)
-class Own:
-    """A block of one's own, which could claim any sensitivity."""
-
-    block: object
-
-    def __getattr__(self, name):
-        return getattr(self.block, name)
-
-
 def test_blocks_of_ones_own_are_refused(schema):
+    """Which could claim any sensitivity."""
     (block,) = Smoking((18,)).family(schema).blocks
+    own = type("Own", (), {"__getattr__": lambda self, name: getattr(block, name)})
     sharp = type("Sharp", (type(block),), {"sensitivity": lambda self, unit: None})
     for family, message in [
         ([block], r"family\(\) of Foreign\(.* must return a dps.Family, not a list"),
-        (dps.Family((block, Own(block))), "a block of class Own, whose sensitivity is not proven"),
+        (dps.Family((block, own())), "a block of class Own, whose sensitivity is not proven"),
         (dps.Family((sharp(block.cells, block.label),)), "Sharp, whose sensitivity is not proven"),
     ]:
         foreign = variant("Foreign", "foreign", family=lambda self, schema, found=family: found)

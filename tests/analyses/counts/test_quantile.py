@@ -132,13 +132,14 @@ def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise, infe
         means.test("2020-07-01", term="mean of age")
 
 
-def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people, inferred_anew):
+def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people):
     """Both counts of the ratio share noise. The variance of 30 estimates has 26% of error."""
     columns = [dps.Number("age", 0, 100, edges=EDGES), dps.Boolean("a"), dps.Boolean("b")]
     rows = people.assign(a=np.random.default_rng(4).random(3_000) < 0.3, b=False)
     asked = {"t": dps.Marginals(["age", "a", "b"], degree=2)}
-    plan = dps.plan(dps.Schema(columns), asked, budget=dps.ZCDP(1))
-    results = inferred_anew(plan, rows, dps.Quantile("age", 0.5, given="a"), 30)
+    plan = dps.plan(dps.Schema(columns), asked, budget=dps.ZCDP(1), reference=dps.Uniform())
+    releases = [dps.release(plan, rows, m=20, k=10) for _ in range(30)]
+    results = [release.infer(dps.Quantile("age", 0.5, given="a")) for release in releases]
     drawn = np.var([result.params[0] for result in results])
     claimed = np.mean([result.privacy_variance[0] for result in results])
     assert claimed == pytest.approx(drawn, rel=0.5)

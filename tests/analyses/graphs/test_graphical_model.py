@@ -1,11 +1,14 @@
 """Graphical models: options, what is measured, estimates without noise, and what results say."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
 from statsmodels.stats.multitest import multipletests
 
 import dpstats as dps
+from dpstats.analyses.graphs.separators import separators, sign_products, triangulated
 from dpstats.errors import RequestError
 
 NAMES = ["a", "b", "c", "d", "e"]
@@ -31,7 +34,6 @@ def rows():
 
 @pytest.fixture(scope="module")
 def release(rows):
-    """Little noise."""
     asked = {"numbers": dps.GraphicalModel(NAMES, tolerance=0.2),
              "mixed": dps.GraphicalModel(["a", "yes", "side"])}  # fmt: skip
     plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(20_000), n=len(rows))
@@ -104,7 +106,9 @@ def test_a_singular_matrix_gets_a_sentence_and_no_number(rows, inferred, seeded_
     assert not noisy.known
     assert np.isnan(noisy.params).all()
     assert np.isnan(noisy.precision_).all()
-    np.testing.assert_array_equal(noisy.conf_int(), np.tile([-1.0, 1.0], (10, 1)))
+    assert np.isinf(noisy.precision(target="table")["conf_high"]).all()
+    for options in ({}, {"method": "certified", "target": "table"}):
+        np.testing.assert_array_equal(noisy.conf_int(**options), [[-1, 1]] * 10)
     np.testing.assert_array_equal(noisy.pvalues, 1)
     assert noisy.edges().empty
     for text in ("nearly singular", "clip_norm=", "10 undecided"):
@@ -166,3 +170,37 @@ def test_published_rows_alone_have_certified_intervals(rows):
     picture = dps.GraphicalModel(NAMES[:3], estimator="clime")
     with pytest.raises(RequestError, match="no certified intervals from a radius"):
         dps.corrected.infer(picture, published, radius=radius, schema=SCHEMA)
+
+
+# Triangulations, separator sets, and the zeros that they give the inverse covariance matrix.
+
+GRAPHS = {
+    "chain": "ab bc cd", "loop": "ab bc cd de ea", "two parts": "ab cd",
+    "grid": "ab bc de ef ad be cf",
+}  # fmt: skip
+
+
+def ising(columns, edges, products):
+    """Covariance of products of signs under an Ising model with uneven fields."""
+    states = np.array(list(itertools.product([-1, 1], repeat=len(columns))))
+    at = dict(zip(columns, states.T, strict=True))
+    energy = sum(0.5 * at[a] * at[b] for a, b in edges) + 0.3 * states @ np.arange(len(columns)) / 4
+    rows = [np.prod([at[name] for name, _ in term], axis=0) for term in products]
+    return np.cov(rows, aweights=np.exp(energy) / np.exp(energy).sum(), bias=True)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_inverse_is_zero_outside_of_the_triangulation(name):
+    edges = [tuple(edge) for edge in GRAPHS[name].split()]
+    columns = "".join(sorted(set(itertools.chain(*edges))))
+    filled, cliques = triangulated(columns, edges)
+    between = separators(cliques)
+    inverse = np.linalg.inv(ising(columns, edges, sign_products(columns, between)))
+    for (i, a), (j, b) in itertools.combinations(enumerate(columns), 2):
+        joined = {(a, b), (b, a)} & set(edges)
+        zero = abs(inverse[i, j]) < 1e-9
+        assert zero if frozenset((a, b)) not in filled else not (zero and joined), (a, b)
+        assert not joined or frozenset((a, b)) in filled
+    if name == "chain":
+        assert sorted(map(sorted, between)) == [["b"], ["c"]]
+        assert len(sign_products(columns, between)) == 4

@@ -16,7 +16,7 @@ SCHEMA = dps.Schema([
     dps.Number("score", values=[0, 1, 2, 5], missing=0),
     dps.Number("steps", 0, 20_000, points=2_001, missing=0),
 ])  # fmt: skip
-HALF = np.array([50, 20, 2.5, 10_000])
+HALF = {"age": 50, "pay": 20, "score": 2.5, "steps": 10_000}
 
 
 def rows(n=800):
@@ -51,7 +51,7 @@ def test_zero_noise_covariance_is_numpys(no_noise, infer):
 def test_zero_noise_components_are_scikit_learns(no_noise, standardize, unit, infer):
     result, n = infer(dps.PCA(NAMES, standardize=standardize), dps.PureDP(5e6), unit=unit), 800
     numbers = rows()[NAMES].to_numpy(dtype=float)
-    scaled = numbers / (numbers.std(axis=0) if standardize else HALF)
+    scaled = numbers / (numbers.std(axis=0) if standardize else list(HALF.values()))
     theirs = decomposition.PCA(svd_solver="full").fit(scaled)
     signs = np.sign(np.sum(theirs.components_ * result.components_, axis=1))
     assert np.all(result.components_[range(4), np.abs(result.components_).argmax(axis=1)] > 0)
@@ -61,8 +61,13 @@ def test_zero_noise_components_are_scikit_learns(no_noise, standardize, unit, in
     np.testing.assert_allclose(result.explained_variance_, variance, rtol=1e-8)
     np.testing.assert_allclose(result.explained_variance_ratio_, ratio, rtol=1e-8)
     np.testing.assert_allclose(result.components_, components, atol=1e-8)
-    scores = signs * theirs.transform(scaled)
-    np.testing.assert_allclose(result.scores(rows()), scores, atol=1e-8)
+    scores = result.scores(rows())
+    np.testing.assert_allclose(scores, signs * theirs.transform(scaled), atol=1e-8)
+    assert list(scores) == ["PC1", "PC2", "PC3", "PC4"]
+    with pytest.raises(dps.RequestError, match="steps"):
+        result.scores(rows().drop(columns="steps"))
+    assert result.terms[6:9] == ["PC3 ratio", "PC4 ratio", "PC1: age"]
+    np.testing.assert_array_equal(result.loadings()["estimate"], result.params[8:])
     np.testing.assert_allclose(result.mean_, numbers.mean(axis=0), rtol=1e-10)
     if not standardize:
         np.testing.assert_allclose(result.singular_values_, theirs.singular_values_, rtol=1e-8)
@@ -75,15 +80,6 @@ def test_sampling_part_is_the_classical_one_without_noise(no_noise, infer):
     assert result.bse[0] == pytest.approx(result.params[0] * np.sqrt(2 / 3_000), rel=0.2)
     assert np.ptp(result.conf_int()[0]) == pytest.approx(2 * 1.96 * result.bse[0], rel=0.15)
     assert np.all(result.privacy_share < 1e-6)
-
-
-def test_loadings_and_scores_have_names(infer):
-    result = infer(dps.PCA(NAMES, n_components=2), dps.PureDP(20))
-    assert result.terms[2:5] == ["PC1 ratio", "PC2 ratio", "PC1: age"]
-    np.testing.assert_array_equal(result.loadings()["estimate"], result.params[4:])
-    assert list(result.scores(rows())) == ["PC1", "PC2"]
-    with pytest.raises(dps.RequestError, match="steps"):
-        result.scores(rows().drop(columns="steps"))
 
 
 def test_plots_show_the_intervals(infer):
@@ -150,7 +146,7 @@ GRAIN = 8_192  # radius of the ball in integers
 def shrunk(clip_norm, center=None, scale=None):
     """Rows in units of the scales, and which of them were too long."""
     middle = {"age": 50, "pay": 10, "score": 2.5, "steps": 10_000} | (center or {})
-    unit = {"age": 50, "pay": 20, "score": 2.5, "steps": 10_000} | (scale or {})
+    unit = HALF | (scale or {})
     z = np.array([(rows()[name] - middle[name]) / unit[name] / clip_norm for name in PAY_FIRST]).T
     whole = np.floor(z * GRAIN + 0.5).astype(int)
     square = np.sum(whole**2, axis=1)
@@ -159,13 +155,10 @@ def shrunk(clip_norm, center=None, scale=None):
     return clip_norm * np.where(far[:, np.newaxis], short, whole) / GRAIN, far
 
 
-@pytest.mark.parametrize(
-    ("unit", "options", "standardize"),
-    [("replace", OPTIONS, False), ("add_remove", {"clip_norm": 0.6}, True)],
-)
-def test_zero_noise_components_are_numpys_on_shrunk_rows(
-    no_noise, unit, options, standardize, infer
-):
+@pytest.mark.parametrize(("unit", "options", "standardize"), [
+    ("replace", OPTIONS, False), ("add_remove", {"clip_norm": 0.6}, True),
+])  # fmt: skip
+def test_zero_noise_components_of_shrunk_rows(no_noise, unit, options, standardize, infer):
     z, far = shrunk(**options)
     assert 100 < far.sum() < 700
     analysis = dps.PCA(PAY_FIRST, standardize=standardize, **options)
@@ -199,15 +192,3 @@ def test_the_share_of_shrunk_rows_is_told():
     assert 0 < high - low < 0.3
     notes = release.infer("it").notes
     assert any(f"{low:.1%} to {high:.1%} of the private rows" in note for note in notes)
-
-
-def test_shrunk_rows_are_measured_once_whatever_the_order_of_the_columns():
-    both = {"cov": dps.Covariance(PAY_FIRST, **OPTIONS), "pca": dps.PCA(PAY_FIRST[::-1], **OPTIONS)}
-    plan = dps.plan(SCHEMA, both, budget=dps.PureDP(1), n=800)
-    assert len(plan.blocks) == 1
-    release = dps.release(plan, rows(), rng=0, m=50, k=10)
-    pca = release.infer("pca")
-    assert pca.columns == tuple(PAY_FIRST[::-1])
-    np.testing.assert_allclose(pca.spread, [SCALE[name] for name in PAY_FIRST[::-1]])
-    with pytest.raises(dps.NotMeasuredError, match=r"clipped moments of .* with clip_norm=2\.3, "):
-        release.infer(dps.PCA(PAY_FIRST, clip_norm=2.3))

@@ -1,11 +1,15 @@
 """Lasso and elastic net: scikit-learn without noise, and verdicts that are never wrong."""
 
+import itertools
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn import linear_model
 
 import dpstats as dps
+from dpstats.analyses.regression import elastic_net
 
 SCHEMA = dps.Schema([
     *(dps.Number(name, -2, 2, points=401, missing=0) for name in ("a", "b", "c")),
@@ -24,7 +28,6 @@ def rows(n=2_000, seed=0):
 
 
 def design(frame):
-    """In unit scale."""
     groups = [frame["g"] == "s", frame["g"] == "w"]
     x = np.column_stack([*(frame[name] / 2 for name in "abc"), *groups])
     return x.astype(float), frame["y"].to_numpy() / 6
@@ -87,3 +90,51 @@ def test_paths_begin_with_nothing_and_end_near_least_squares(inferred):
     assert np.all(path.iloc[-1] == 0)
     assert path["a"].iloc[0] == pytest.approx(1.2, abs=0.2)
     assert np.all((path == 0) | (path.abs() > 1e-9))  # what the solver leaves out is zero
+
+
+# Certified bounds of the risk, by brute force over the noise that they allow.
+
+
+@pytest.fixture
+def noisy(monkeypatch):
+    """Moments of 1, x and y with given noise on the sums, of which |noise| <= q is certain."""
+
+    def build(sums, q, *, public, off=0.0):
+        n = max(round(sums[0, 0] + off), 1)
+        answers = SimpleNamespace(rows=SimpleNamespace(public=public), n=n, sums=sums[:1, 0])
+        matrix = SimpleNamespace(
+            matrix=sums / n, n=n, radius=lambda _: np.full((3, 3), q / n), answers=answers
+        )
+        monkeypatch.setattr(elastic_net, "joint_noise_quantiles", lambda *_: np.array([q]))
+        return elastic_net.PenalisedMoments(matrix, np.eye(3), np.array([0.0, 1.0]))
+
+    return build
+
+
+@pytest.mark.parametrize(("q", "off"), [(2.0, 0.0), (15.0, 0.0), (6.0, 5.0)])
+def test_the_risk_of_a_noisy_number_of_rows_is_within_its_bounds(q, off, noisy):
+    """Also where the number of rows is estimated otherwise than by the count of the matrix."""
+    rng = np.random.default_rng(0)
+    x = rng.choice([-1.0, 1.0], 40)
+    table = np.column_stack([np.ones(40), x, rng.choice([-1.0, 1.0], 40)])
+    exact, reached = table.T @ table, []
+    for b in np.array([(0.0, 0.0), (0.5, 0.1), (-0.2, 0.9)]):
+        true = np.mean((table @ [-b[0], -b[1], 1.0]) ** 2)
+        for signs in itertools.product((-1, 1), repeat=6):
+            noise = np.zeros((3, 3))
+            noise[np.triu_indices(3)] = np.multiply(q, signs)
+            noise = np.triu(noise) + np.triu(noise, 1).T
+            found, low, high = noisy(exact + noise, q, public=False, off=off).risk(b, 0.05)
+            assert 0 <= low <= true * (1 + 1e-12) < high * (1 + 2e-12)
+            assert found >= 0
+            reached.append(max(low / true, true / high))
+    assert max(reached) > 0.99 or off
+
+
+def test_the_risk_of_few_rows_is_open_and_that_of_a_public_number_is_not_divided(noisy):
+    for sums, q, public, wanted in (
+        ([10.0, 8, 8], 12.0, False, (0.8, 0, np.inf)),  # below the noise
+        ([10.0, 8, 8], 2.0, True, (0.8, 0.6, 1)), ([10.0, 8, -4], 2.0, True, (0, 0, 0)),
+    ):  # fmt: skip
+        found = noisy(np.diag(sums), q, public=public).risk(np.zeros(2), 0.05)
+        assert found == pytest.approx(wanted), (sums, public)

@@ -29,21 +29,17 @@ def declared(offset):
     ])  # fmt: skip
 
 
-def units(n=150):
-    """Values on the grids, in steps of the bounds."""
+def rows(offset, n=150):
+    """Values on the grids."""
     rng = np.random.default_rng(5)
     u = rng.integers(-20, 21, n) / 20
     w = np.clip(np.round((0.5 * u + rng.normal(0, 0.4, n)) * 20) / 20, -1, 1)
     g = rng.integers(0, 3, n)
     y = 0.3 * u + 0.2 * w + 0.1 * (g == 1) + rng.normal(0, 0.2, n)
     y = np.clip(np.round(y * 50) / 50, -1, 1)
-    return pd.DataFrame({"x": u, "z": w, "y": y, "g": np.array(list("abc"))[g],
-                         "v": rng.uniform(size=n) < 0.4 + 0.3 * u})  # fmt: skip
-
-
-def rows(offset):
-    frame = units()
-    return frame.assign(**{name: offset + HALF * frame[name] for name in "xzy"})
+    x, z, y = offset + HALF * np.array([u, w, y])
+    v = rng.uniform(size=n) < 0.4 + 0.3 * u
+    return pd.DataFrame({"x": x, "z": z, "y": y, "g": np.array(list("abc"))[g], "v": v})
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -8,24 +9,30 @@ import statsmodels.formula.api as smf
 from scipy import stats
 
 import dpstats as dps
+from dpstats.analyses.regression.least_squares import EqualVariances, LeastSquares, LinearIntervals
 from dpstats.corrected.least_squares import combination_bounds
+from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
+from dpstats.inference.simulation import calibration_generator
 
 SCHEMA = dps.Schema([
-    dps.Number("a", 0, 10, points=101, missing=5), dps.Number("b", -1, 4, points=101, missing=0),
-    dps.Number("y", -5, 8, points=1301, missing=0), dps.Category("g", ["n", "s", "w"]),
+    dps.Number("a", 0, 10, points=101, missing=5), dps.Number("b", -1, 1, points=101, missing=0),
+    dps.Number("y", -5, 7, points=121, missing=0), dps.Category("g", ["n", "s", "w"]),
     dps.Boolean("t"),
 ])  # fmt: skip
 
 
 def rows(n=400):
-    """Data on the declared grids."""
+    """Data on the declared grids; errors vary with a."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({
-        "a": rng.integers(0, 101, n) / 10, "b": -1 + rng.integers(0, 101, n) / 20,
+        "a": rng.integers(0, 101, n) / 10, "b": (-1 + rng.integers(0, 101, n) / 50).round(2),
         "g": rng.choice(["n", "s", "w"], n), "t": rng.random(n) < 0.4,
     })  # fmt: skip
-    y = 0.3 * frame["a"] - 0.4 * frame["b"] + 0.7 * (frame["g"] == "s") + rng.normal(0, 1, n)
-    return frame.assign(y=y.clip(-5, 8).round(2))
+    y = 0.3 * frame["a"] - frame["b"] + 0.7 * (frame["g"] == "s")
+    return frame.assign(y=(y + rng.normal(0, 0.3 + 0.15 * frame["a"])).clip(-5, 7).round(1))
+
+
+LINE = dps.OLS("y ~ a + b + g")
 
 
 @pytest.fixture
@@ -138,11 +145,11 @@ def test_regressions_and_means_of_logarithms_are_those_of_the_coded_rows(no_nois
 
 def test_ridge_is_that_of_unit_scale(no_noise, fitted):
     found, frame = fitted(dps.OLS("y ~ a + b", ridge=0.2)), rows()
-    x = np.column_stack([np.ones(400), (frame["a"] - 5) / 5, (frame["b"] - 1.5) / 2.5])
+    x = np.column_stack([np.ones(400), (frame["a"] - 5) / 5, frame["b"]])
     unit = np.linalg.solve(x.T @ x / 400 + 0.2 * np.diag([0, 1, 1]), x.T @ frame["y"] / 400)
-    slopes = unit[1:] / [5, 2.5]
+    slopes = unit[1:] / [5, 1]
     np.testing.assert_allclose(found.params[1:], slopes, rtol=1e-8)
-    np.testing.assert_allclose(found.params[0], unit[0] - slopes @ [5, 1.5], rtol=1e-8)
+    np.testing.assert_allclose(found.params[0], unit[0] - slopes @ [5, 0], rtol=1e-8)
 
 
 def test_redundant_constraints_count_once_and_contradictions_are_refused(fitted):
@@ -176,27 +183,11 @@ def test_certified_intervals_know_that_rows_were_counted_with_noise(seeded_noise
     assert np.all(np.diff(ends, axis=0) > 1.005 * np.diff(by_rows[1], axis=0))
 
 
-ROUGH = dps.Schema([
-    dps.Number("a", 0, 10, points=101, missing=5), dps.Number("b", -1, 1, points=101, missing=0),
-    dps.Number("y", -5, 7, points=121, missing=0), dps.Category("g", ["n", "s", "w"]),
-    dps.Boolean("t"),
-])  # fmt: skip
-
-
-def uneven(n=400):
-    """Rows on the grids of ROUGH; errors vary with a."""
-    rng, frame = np.random.default_rng(4), rows(n)
-    b = (-1 + rng.integers(0, 101, n) / 50).round(2)
-    y = 0.3 * frame["a"] - b + rng.normal(0, 0.3 + 0.15 * frame["a"])
-    return frame.assign(b=b, y=y.clip(-5, 7).round(1))
-
-
 @pytest.mark.parametrize(("formula", "unit"), [
     ("y ~ a*C(g) + b", "replace"), ("t ~ a + b", "add_remove"), ("y ~ a + b + g - 1", "replace"),
 ])  # fmt: skip
-def test_robust_errors_are_those_of_statsmodels(formula, unit, no_noise, inferred):
-    frame, robust = uneven(), dps.OLS(formula, cov_type="HC1")
-    found = inferred(ROUGH, frame, robust, dps.PureDP(5e6), unit=unit)
+def test_robust_errors_are_those_of_statsmodels(formula, unit, no_noise, fitted):
+    found, frame = fitted(dps.OLS(formula, cov_type="HC1"), dps.PureDP(5e6), unit=unit), rows()
     fit, order = of_statsmodels(formula, found, frame, cov_type="HC1", use_t=True)
     check_same(found, fit, order, "params", "bse", "tvalues", "pvalues", "conf_int", atol=1e-8)
     if "g - 1" not in formula:  # statsmodels has none without an intercept
@@ -248,9 +239,9 @@ def test_robust_errors_must_be_asked_for_and_can_be_too_many():
         dps.OLS("x0 ~ " + " + ".join(f"x{i}" for i in range(1, 16)), cov_type="HC1").family(many)
 
 
-def test_the_noise_on_a_robust_variance_is_what_it_is_said_to_be(seeded_noise, inferred):
+def test_the_noise_on_a_robust_variance_is_what_it_is_said_to_be(seeded_noise, fitted):
     robust, noise = dps.OLS("y ~ a + C(g)", cov_type="HC1"), seeded_noise(5)
-    found = inferred(ROUGH, uneven(), robust, dps.PureDP(20), noise_from=noise)
+    found = fitted(robust, dps.PureDP(20), noise_from=noise)
     model = found.intervals.model
     fourth, rng = model.sampling.measured, np.random.default_rng(0)
     scores, residual = rng.normal(size=(2, len(model.rows[0]))), model.residual
@@ -262,3 +253,207 @@ def test_the_noise_on_a_robust_variance_is_what_it_is_said_to_be(seeded_noise, i
         moved = replace(fourth, answers=shifted).matrix(residual)
         drawn.append(np.einsum("ij,jk,ik->i", scores, moved, scores))
     np.testing.assert_allclose(fourth.noise_sd(scores, residual), np.std(drawn, axis=0), rtol=0.15)
+
+
+# Rows shrunk to a public norm: as statsmodels has it on rows shrunk one by one.
+
+CLIPPED = {"clip_norm": 2.1, "center": {"a": 4, "y": 1}, "scale": {"a": 2, "b": 0.5, "y": 2.5}}
+
+
+def shrunk(frame, clip_norm, center=None, scale=None):
+    """Rows in floats, in original units."""
+    middle = pd.Series({"a": 5, "b": 0, "y": 1} | (center or {}))
+    unit = pd.Series({"a": 5, "b": 1, "y": 6} | (scale or {})) * clip_norm
+    z = ((frame[[*"aby"]] - middle) / unit * 8_192).round()
+    return middle + z.div(np.maximum(8_192, np.linalg.norm(z, axis=1)), axis=0) * unit
+
+
+@pytest.mark.parametrize(("formula", "unit", "options"), [
+    ("y ~ a + b", "replace", CLIPPED), ("y ~ b + a - 1", "add_remove", {"clip_norm": 0.6}),
+    ("y ~ a", "replace", {"clip_norm": 0.5}),
+])  # fmt: skip
+def test_without_noise_it_is_statsmodels_on_shrunk_rows(formula, unit, options, no_noise, fitted):
+    whole = rows() if "b" in formula else rows().assign(b=0.0)  # b does not count
+    found = fitted(dps.OLS(formula, **options), unit=unit)
+    fit, raw = smf.ols(formula, shrunk(whole, **options)).fit(), smf.ols(formula, rows()).fit()
+    assert np.abs(raw.params / fit.params - 1).max() > 0.01  # shrinking changes them
+    for name in ("params", "bse"):
+        theirs = getattr(fit, name)[found.terms]
+        np.testing.assert_allclose(getattr(found, name), theirs, rtol=2e-3, atol=2e-4)
+    ours, theirs = (found.rsquared, found.scale), (fit.rsquared, fit.scale)
+    np.testing.assert_allclose(ours, theirs, rtol=2e-3)
+    np.testing.assert_allclose(found.conf_int(), fit.conf_int().loc[found.terms], atol=3e-3)
+    at = pd.DataFrame({"a": [3, 9], "b": [0, 1]})
+    np.testing.assert_allclose(found.predict(at), fit.predict(at), rtol=2e-3, atol=2e-3)
+
+
+def test_the_privacy_variance_is_that_of_estimates(fitted):
+    """40 releases of one table: standard deviations to within a factor of 1.4 (3 errors)."""
+    analysis, budget = dps.OLS("y ~ a + b", **CLIPPED), dps.PureDP(40)
+    found = [fitted(analysis, budget, unit="add_remove") for _ in range(40)]
+    claimed = np.sqrt(np.mean([f.privacy_variance for f in found], axis=0))
+    ratio = np.std([f.params for f in found], axis=0) / claimed
+    assert np.all((ratio > 1 / 1.4) & (ratio < 1.4))
+
+
+def test_analyses_of_the_same_shrunk_rows_share_them_whatever_the_order_of_the_columns():
+    analysis = dps.OLS("y ~ a + b", **CLIPPED)
+    both = {"o": analysis, "c": dps.PCA(["y", "b", "a"], **CLIPPED)}
+    plan = dps.plan(SCHEMA, both, budget=dps.PureDP(2), n=400)
+    assert len(plan.blocks) == 1
+    release = dps.release(plan, rows(), rng=0, m=300)
+    np.testing.assert_allclose(release.infer("c").spread, [2.5, 0.5, 2])
+    with pytest.raises(dps.NotMeasuredError):
+        release.infer(dps.OLS("y ~ a + b"))
+    with pytest.raises(dps.NotMeasuredError, match=r"clipped moments of .* with clip_norm=2\.1, "):
+        release.infer(dps.PCA(["y", "b", "a"], clip_norm=2.1))
+    text = release.infer("o").summary()
+    assert "rows shrunk to norm 2.1 at most, in columns (a - 4) / 2" in text
+    assert "of the private rows were shrunk (certified at 95%); the bias that this gives" in text
+    radius = release.radius("o")
+    found = dps.corrected.infer(analysis, release.to_frame(), radius=radius, schema=SCHEMA)
+    ends = found.conf_int(target="table")
+    truth = smf.ols("y ~ a + b", shrunk(rows(), **CLIPPED)).fit().params
+    assert np.all((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
+
+
+# The law of the noise, and results with little information.
+
+
+def test_the_law_is_that_of_the_noise_in_the_normal_equations(fitted):
+    model = fitted(LINE, dps.PureDP(5), unit="add_remove").intervals.model
+    combination = np.array([1.0, -2, 0.5, 0, 1])
+    fixed, moving = model.noise(combination), model.moving(combination)
+    rng = calibration_generator(model.matrix.answers)
+    half = model.matrix.noise(DRAWS, rng)[: DRAWS // 2]
+    noise = model.rows @ np.concatenate([half, -half]) @ model.rows.T
+    covariance = model.sampling.matrix + model.noise_covariance
+    slope = covariance @ combination / (combination @ covariance @ combination)
+    for t in (-0.4, 0.0, 0.7):
+        b = model.params + t * slope
+        assert combination @ b - combination @ model.params == pytest.approx(t)
+        errors = noise[:, :-1, -1] - noise[:, :-1, :-1] @ b
+        wanted = errors @ np.linalg.solve(model.gram, combination)
+        np.testing.assert_allclose(fixed + t * moving, wanted, atol=1e-12)
+        exact = combination @ model.noise_covariance_at(b) @ combination
+        assert np.var(wanted) == pytest.approx(exact, rel=0.3)  # 6 standard errors
+
+
+def test_a_limit_beyond_the_draws_leaves_those_of_other_coefficients(fitted, monkeypatch):
+    target = "population"
+    model = fitted(LINE, dps.PureDP(5)).intervals.model
+    intervals = LinearIntervals(model, np.eye(5), np.zeros(5))
+    plain, certified = (
+        np.array(intervals.conf_int(0.05, m, target)) for m in ("noise_aware", "certified")
+    )
+    law = intervals._law(1, target)
+    monkeypatch.setattr(ConfidenceLaw, "reaches", lambda self, alpha: self is not law)
+    ends = np.array(intervals.conf_int(0.05, "noise_aware", target))
+    np.testing.assert_array_equal(np.delete(ends, 1, 1), np.delete(plain, 1, 1))
+    assert ends[0, 1] == min(plain[0, 1], certified[0, 1]) < plain[0, 1]
+    assert ends[1, 1] == max(plain[1, 1], certified[1, 1]) > plain[1, 1]
+
+
+def test_no_end_where_the_noise_may_hide_a_singular_matrix(fitted):
+    """A matrix that is positive definite, with two noise deviations to spare at most."""
+    model, noisy = (fitted(LINE, dps.PureDP(e)).intervals.model for e in (1e6, 0.1))
+    kept = {name: getattr(model.matrix, name) for name in ("matrix", "place", "n", "units")}
+    noisier = SimpleNamespace(**kept, answers=noisy.matrix.answers)
+    law = LeastSquares(noisier, model.rows, model.ridge, EqualVariances).law(np.eye(5)[1])
+    assert np.isfinite(law.error).any()
+    assert law.unbounded(0.05)
+
+
+def test_a_joint_test_allows_for_the_law_of_the_noise(seeded_noise, inferred):
+    """Statistic and p-value against 30,000 errors drawn at the hypothesis; noise is most of them.
+
+    The F distribution alone gives 0.032 and 0.0012 where shares of 0.05 and 0.009 are drawn.
+    At 40 deviations the noise grows with the coefficients of the hypothesis.
+    """
+    options = {"noise_from": seeded_noise(0)}
+    model = inferred(SCHEMA, rows(20_000), LINE, dps.PureDP(0.3), **options).intervals.model
+    two, size, rng = np.eye(5)[1:3], 30_000, np.random.default_rng(5)
+    covariance = model.sampling.matrix + model.noise_covariance
+    along = covariance @ two.T
+    noise = model.matrix.noise(size, calibration_generator(model.matrix.answers))
+    noise = model.rows @ noise @ model.rows.T
+    sampled = rng.multivariate_normal(np.zeros(2), two @ model.sampling.matrix @ two.T, size)
+    for deviations in (2.5, 40):
+        apart = deviations * np.sqrt(np.diag(covariance)[1:3]) * [1, 0.3]
+        statistic, pvalue, *_ = model.wald(two, model.params[1:3] + apart)
+        under = model.params + along @ np.linalg.solve(two @ along, apart)
+        errors = (noise[:, :-1, -1] - noise[:, :-1, :-1] @ under) @ model.inverse @ two.T + sampled
+        precision = np.linalg.inv(np.cov(errors.T))
+        assert statistic == pytest.approx(apart @ precision @ apart / 2, rel=0.03)
+        drawn = np.einsum("ij,jk,ik->i", errors, precision, errors) / 2
+        assert pvalue == pytest.approx(np.mean(drawn >= statistic), abs=0.006)
+
+
+@pytest.fixture(scope="module")
+def found(inferred):
+    return inferred(SCHEMA, rows(2_000), LINE, dps.PureDP(50))
+
+
+@pytest.mark.parametrize(("epsilon", "ridge"), [(0.5, 0), (1e5, 0.1)])
+def test_an_empty_table_has_a_summary_that_claims_nothing(epsilon, ridge, inferred):
+    asked, budget = dps.OLS("y ~ a + g", ridge=ridge), dps.PureDP(epsilon)
+    result = inferred(SCHEMA, rows(0), asked, budget, unit="add_remove")
+    text = result.summary() + result.summary(target="table") + result._repr_html_()
+    assert "nan" not in text
+    if not np.isfinite(result.bse).any():
+        assert "R-squared, residual sd and F test: not available" in text
+        assert np.isnan([result.rsquared, result.rsquared_adj, result.scale]).all()
+        assert np.isnan(result.privacy_share).all()
+        assert (result.fvalue, result.f_pvalue) == (0, 1)
+
+
+def test_one_contrast_has_single_numbers_as_in_statsmodels(found):
+    one = found.t_test("a = 0.1")
+    for name, values in {"effect": one.params, "sd": one.bse, "tvalue": one.tvalues,
+                         "statistic": one.tvalues, "pvalue": one.pvalues}.items():  # fmt: skip
+        assert isinstance(getattr(one, name), float)
+        assert getattr(one, name) == values[0]
+    two = found.t_test((np.eye(5)[1:3], [0.1, 0.2]))
+    np.testing.assert_array_equal(two.pvalue, two.pvalues)
+    assert two.pvalue[0] == pytest.approx(one.pvalue)
+    assert two.null.tolist() == [0.1, 0.2]
+    assert found.test(term=found.terms[-1]).pvalue == found.pvalues[-1]
+    with pytest.raises(dps.RequestError, match="no chi-square form"):
+        found.wald_test("a = 0", use_f=False)
+    with pytest.raises(dps.RequestError, match="single parameter; this one has 5"):
+        float(found)
+
+
+def test_joint_tests_allow_for_the_noise(seeded_noise, inferred):
+    """One coefficient far out in the tail, and the overall test of a model with one regressor."""
+    options = {"noise_from": seeded_noise(0)}
+    found = inferred(SCHEMA, rows(20_000), dps.OLS("y ~ b"), dps.PureDP(0.15), **options)
+    far = found.params[1] + 3.5 * found.bse[1]
+    single, joint = found.t_test(f"b = {far}").pvalue, found.f_test(f"b = {far}")
+    assert found.privacy_share[1] > 0.5
+    assert joint.pvalue == pytest.approx(single, abs=0.002)
+    assert single > 3 * stats.f.sf(joint.statistic, joint.df_num, joint.df_denom)
+    overall = found.f_test("b = 0")
+    assert (found.fvalue, found.f_pvalue) == (overall.statistic, overall.pvalue)
+    assert found.f_pvalue == pytest.approx(found.pvalues[1], abs=0.02)
+
+
+def test_predictions_of_single_values_and_for_the_table(found):
+    wanted = found.get_prediction({"a": [0.2, 0.3], "b": [0.5, 0.5], "g": ["s", "s"]})
+    for a, mean in (([0.2, 0.3], wanted.predicted_mean), (0.2, wanted.predicted_mean[:1])):
+        given = found.get_prediction({"a": a, "b": 0.5, "g": "s"})
+        np.testing.assert_allclose(given.predicted_mean, mean, rtol=1e-9)
+    table = wanted.conf_int(target="table")
+    np.testing.assert_array_equal(table, wanted.mean.conf_int(target="table"))
+    assert np.all(np.diff(table) < np.diff(wanted.conf_int()))
+    with pytest.raises(dps.RequestError, match="not in the private table"):
+        wanted.conf_int(obs=True, target="table")
+    for exog, words in [
+        (([[1, 2]],), "by column"), ((), "keeps no rows"),
+        (({"a": ["x"], "b": [0], "g": ["n"]},), "need numbers for 'a'"),
+        (({"a": [[1, 2]], "b": [0], "g": ["n"]},), "not a list"),
+        (({"a": [None], "b": [0], "g": ["n"]},), "between 0 and 10"),
+        (({"a": [1], "b": 0},), "need values of"),
+    ]:  # fmt: skip
+        with pytest.raises(dps.RequestError, match=words):
+            found.get_prediction(*exog)

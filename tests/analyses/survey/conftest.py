@@ -42,7 +42,6 @@ def design_of(frame=ROWS, **options):
 
 
 def schema_of(*columns, frame=ROWS, **options):
-    """A schema with that design."""
     return dps.Schema(list(columns or COLUMNS), design=design_of(frame, **options))
 
 

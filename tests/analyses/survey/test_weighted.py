@@ -36,21 +36,14 @@ def same(params, cov, figure, places):
     np.testing.assert_allclose(cov, wanted, rtol=1e-8, atol=1e-8 * np.abs(wanted).max())
 
 
-@pytest.fixture
-def estimates(surveyed, released):
-    """Of an analysis, estimates and their covariance with all contrasts."""
-
-    def of(name):
+def test_estimates_are_those_of_r(surveyed, released):
+    def estimates(name):
         result = released.infer(name)
         (part,) = result.parts
         exact = surveyed.exact(part, released.schema)
         np.testing.assert_allclose(result.params, exact.params)
         return exact.params, exact.sampling_covariance
 
-    return of
-
-
-def test_estimates_are_those_of_r(surveyed, estimates):
     for name, figure, places in [
         ("ill", "means", [0]), ("income", "means", [1]), ("age", "means", [2]),
         ("region", "region", [0, 1, 2]), ("women", "women", [0]), ("income of women", "women", [1]),

@@ -1,4 +1,4 @@
-"""Hazard regression: a binomial model of statsmodels without noise, refusals, bins with noise."""
+"""Hazard regression: a binomial model of statsmodels without noise, bins with noise."""
 
 import numpy as np
 import pandas as pd
@@ -16,9 +16,7 @@ SCHEMA = dps.Schema([
     dps.Category("status", ["alive", "dead"]), dps.Category("arm", ["a", "b", "c"]),
     dps.Boolean("u"), dps.Number("age", 20, 80, points=61, edges=[35, 50, 65], missing=20),
     dps.Number("start", 0, 60, points=61, edges=EDGES, missing=0),
-    dps.Number("bare", 0, 1, missing=0),
     dps.Number("gap", 0, 4, points=5, edges=[1, 2, 3, 4], allow_missing=True),
-    dps.Category("vote", ["no", "yes"], allow_missing=True),
 ])  # fmt: skip
 MIDDLE = {0: 27, 1: 42, 2: 57, 3: 72.5}  # of the bins of age
 
@@ -33,9 +31,8 @@ def rows():
     start = np.where(rng.random(n) < 0.3, np.floor(months * rng.random(n)), 0)
     return pd.DataFrame({
         "months": months, "status": np.where(time <= np.minimum(end, 60), "dead", "alive"),
-        "arm": arm, "u": u, "age": age, "start": start, "bare": 0.0,
+        "arm": arm, "u": u, "age": age, "start": start,
         "gap": np.where(rng.random(n) < 0.2, np.nan, rng.integers(0, 5, n)),
-        "vote": rng.choice(["no", "yes", None], n),
     })  # fmt: skip
 
 
@@ -77,9 +74,7 @@ def binomial(table, columns=slice(None)):
 @pytest.mark.parametrize(
     ("unit", "half", "entry"), [("add_remove", 0, False), ("replace", 0.5, True)]
 )
-def test_without_noise_it_is_a_binomial_model_of_statsmodels(
-    rows, unit, half, entry, no_noise, fitted
-):
+def test_without_noise_it_is_a_binomial_model(rows, unit, half, entry, no_noise, fitted):
     options = {"ties": None if half else "last", "entry": "start" if entry else None}
     ours, table = fitted(FORMULA, unit=unit, **options), expanded(rows, half, entry)
     table = table[(table["at_risk"] > 0) | (table["events"] > 0)]
@@ -186,14 +181,8 @@ def test_releases_with_noise_estimate_although_some_counts_are_negative(rows, fi
     assert "fewer rows than the noise" in few.summary()
 
 
-def test_persons_with_several_rows_make_the_error_larger(rows, no_noise, inferred):
-    one, several = (inferred(SCHEMA, rows, dps.Hazard(PLAIN), rows_per_person=k) for k in (1, 3))
-    assert several.params[0] == pytest.approx(one.params[0], rel=1e-9)
-    assert several.bse[0] == pytest.approx(one.bse[0] * np.sqrt(3), rel=1e-9)
-
-
 def test_missing_cells_and_conditions(rows, no_noise, fitted):
-    """Numbers without a value leave the regression, and missing cells are a level."""
+    """Rows without a value leave the regression."""
     ours = fitted("months, status == 'dead' ~ gap", given="arm != 'c'")
     some = rows[(rows["arm"] != "c") & rows["gap"].notna()]
     plain = fitted("months, status == 'dead' ~ gap", rows=some)
@@ -207,18 +196,3 @@ def test_levels_without_rows_leave_the_regression(rows, fitted):
     without = ours.get_prediction({"u": True, "arm": "b"})
     assert np.isnan(without.params).all()
     assert np.all(without.conf_int() == [0, 1])
-
-
-@pytest.mark.parametrize(("formula", "text"), [
-    ("months ~ u", "time, event ~"), (3, "time, event ~"), ("months, ~ u", "time, event ~"),
-    ("u, status == 'dead' ~ arm", "and 'u' is not"), ("months, u ~ bare", "single bin"),
-    ("months, status == 'dead' ~ months", "both sides"),
-    ("months, status == 'dead' ~ C(status)", "other columns"),
-    ("months, status == 'dead' ~ u - 1", "baseline hazard"),
-    ("months, status == 'dead' ~ 1", "no regressor"),
-    ("months, status == 'dead' ~ nobody", "nobody"),
-    ("months, status == 'dead' ~ age*arm + gap*vote + u", "at most 1500"),
-])  # fmt: skip
-def test_formulas_that_cannot_be_fitted_are_refused(formula, text):
-    with pytest.raises(RequestError, match=text):
-        dps.plan(SCHEMA, {"it": dps.Hazard(formula)}, budget=dps.PureDP(1))

@@ -179,31 +179,9 @@ def test_differences_are_of_pairs(without_noise):
         result.logrank(strata="arm")
 
 
-def test_persons_with_several_rows_have_their_variance(rows, released_for_persons):
-    frame, asked = rows.assign(id=range(600)), {"s": dps.Survival("days", EVENT)}
-    one = released_for_persons(SCHEMA, frame, asked, 1, n=600).infer("s")
-    two = released_for_persons(SCHEMA, pd.concat([frame, frame]), asked, 2, n=1_200).infer("s")
-    np.testing.assert_allclose(two.params, one.params, atol=1e-9)
-    np.testing.assert_allclose(two.sampling_variance, one.sampling_variance, rtol=1e-9)
-
-
 def test_one_row_is_in_one_cell():
     for asked, most in ((HALF, 2), (dps.Survival("days", EVENT, entry="entry"), 4)):
         assert asked.family(SCHEMA).sensitivity("replace").l1 == most  # of each table
-
-
-def test_what_cannot_be_asked_is_refused():
-    numbers = [dps.Number("short", 0, 1000, edges=[150], missing=0),
-               dps.Number("open", 0, 1000, edges=[150], allow_missing=True)]  # fmt: skip
-    schema = dps.Schema([*SCHEMA, *numbers])
-    for options, match in [
-        ({"event": "days > 100"}, "days"), ({"time": "sex"}, "time"), ({"ties": "first"}, "ties"),
-        ({"event": ("status == 'death'", EVENT)}, "exclude each other"),
-        ({"by": "days"}, "different columns"), ({"given": "arm == 'a'", "by": "arm"}, "given"),
-        ({"entry": "short"}, "edge"), ({"time": "open", "entry": "short"}, "missing="),
-    ]:  # fmt: skip
-        with pytest.raises(dps.RequestError, match=match):
-            dps.Survival(**{"time": "days", "event": EVENT, **options}).family(schema)
 
 
 def test_the_alternative_of_a_power_has_the_hazard_ratio():

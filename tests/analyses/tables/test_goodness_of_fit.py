@@ -45,17 +45,14 @@ NUMBERED = dps.Schema([
 ])  # fmt: skip
 
 
-@pytest.mark.parametrize(("column", "given", "expected"), [
-    ("score", {np.float32(27): 0.5, "17.5": 0.2, np.int64(22): 0.3}, [0.2, 0.3, 0.5]),
-    ("score", pd.Series([0.5, 0.2, 0.3], index=[27.0, 17.5, 22.0]), [0.2, 0.3, 0.5]),
-    ("level", {2.0: 0.9, 1: 0.1}, [0.1, 0.9]),
-])  # fmt: skip
-def test_probabilities_of_numbers_go_by_value(column, given, expected):
-    found = dps.GoodnessOfFit(column, given).expected_shares(NUMBERED)
-    assert found.tolist() == pytest.approx(expected, abs=1e-15)
-
-
-def test_labels_keep_their_meaning():
+def test_probabilities_go_by_the_value_of_numbers_and_by_labels():
+    of_scores = {np.float32(27): 0.5, "17.5": 0.2, np.int64(22): 0.3}
+    for column, given, expected in (
+        ("score", of_scores, [0.2, 0.3, 0.5]), ("level", {2.0: 0.9, 1: 0.1}, [0.1, 0.9]),
+        ("score", pd.Series([0.5, 0.2, 0.3], index=[27.0, 17.5, 22.0]), [0.2, 0.3, 0.5]),
+    ):  # fmt: skip
+        found = dps.GoodnessOfFit(column, given).expected_shares(NUMBERED)
+        assert found.tolist() == pytest.approx(expected, abs=1e-15), column
     for column, wrong, message in (
         ("score", {22: 0.2, "22": 0.3, 17.5: 0.5}, "twice"),
         ("score", {22: 0.2, 22.5: 0.3, 17.5: 0.5}, "unknown labels \\['22.5'\\]"),

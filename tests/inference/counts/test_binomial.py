@@ -5,34 +5,25 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint as clopper_pearson
 
-from dpstats.analyses.counts.binomial import (
-    noisy_binomial_cdf,
-    proportion_interval,
-    proportion_pvalue,
-)
+from dpstats.analyses.counts.binomial import noisy_binomial_cdf as noisy_cdf
+from dpstats.analyses.counts.binomial import proportion_interval, proportion_pvalue
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.privacy.weighted_noise import Combination
 
 
-@pytest.mark.parametrize(
-    ("law", "n", "p"),
-    [
-        (DiscreteLaplace(9.0), 1, 0.2),
-        (DiscreteGaussian(0.3), 60, 1e-6),
-        (DiscreteLaplace(2.0, 3), 60, 0.77),
-        (DiscreteGaussian(2.0), 60, 1.0),
-        (DiscreteLaplace(150.0), 2_000_000, 0.4),  # both wide: strides
-        (DiscreteLaplace(1e4), 100_000, 0.02),
-        (DiscreteLaplace(12.0), 4_000_000, 0.9),  # narrow noise: the sum runs over Z
-    ],
-)
+@pytest.mark.parametrize(("law", "n", "p"), [
+    (DiscreteLaplace(9.0), 1, 0.2), (DiscreteGaussian(0.3), 60, 1e-6),
+    (DiscreteLaplace(2.0, 3), 60, 0.77), (DiscreteGaussian(2.0), 60, 1.0),
+    (DiscreteLaplace(150.0), 2_000_000, 0.4), (DiscreteLaplace(1e4), 100_000, 0.02),  # strides
+    (DiscreteLaplace(12.0), 4_000_000, 0.9),  # narrow noise: the sum runs over Z
+])  # fmt: skip
 def test_cdf_is_the_sum_over_counts(law, n, p):
     sd = np.sqrt(n * p * (1 - p))
     x = np.arange(max(0, int(n * p - 9 * sd - 9)), min(n, int(n * p + 9 * sd + 9)) + 1)
     t = n * p + np.hypot(sd, law.variance**0.5) * np.array([-3.3, -2.0, -0.4, 0.1, 1.7, 4.0]) + 0.21
     exact = [stats.binom.pmf(x, n, p) @ law.smoothed_cdf(v - x) for v in t]
-    found = noisy_binomial_cdf(t, n, p, law)
+    found = noisy_cdf(t, n, p, law)
     np.testing.assert_allclose(found, exact, atol=1e-10 if n < 100 else 2e-7)
 
 
@@ -75,11 +66,10 @@ LAWS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "n", "alpha"),
-    [("Laplace", 40_000, 1e-5), ("narrow", 600, 0.05), ("Gaussian", 600, 1e-5),
-     ("combination", 600, 0.05)],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "n", "alpha"), [
+    ("Laplace", 40_000, 1e-5), ("narrow", 600, 0.05), ("Gaussian", 600, 1e-5),
+    ("combination", 600, 0.05),
+])  # fmt: skip
 def test_ends_are_exact_to_a_millionth_of_the_width_and_outwards(name, n, alpha):
     """Against sums over all counts and all noises; the other end by the mirrored problem.
 

@@ -85,22 +85,14 @@ def test_without_noise_they_are_mid_p_tests():
     assert mid == pytest.approx([0.975, 0.025], abs=0.004)
 
 
-@pytest.mark.parametrize(
-    ("counts", "value", "tail"),
-    [
-        ([(600, 300), (1, 1)], 0.01, 4.2e-6), ([(450, 100), (1, 1)], 0.01, 4.6e-5),
-        ([(500, 100), (400, 4_000)], 0.0, 2.4e-5),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("counts", "value", "tail"), [
+    ([(600, 300), (1, 1)], 0.01, 4.2e-6), ([(450, 100), (1, 1)], 0.01, 4.6e-5),
+    ([(500, 100), (400, 4_000)], 0.0, 2.4e-5),
+])  # fmt: skip
 def test_tails_beyond_the_draws(counts, value, tail):
     """Against the share of eight million draws: twice that, to a factor of two."""
     drawn = drawn_of(counts, Fraction(50))
     assert 0.8 * tail < drawn.pvalue(0, value, "larger") < 6 * tail
-
-
-def laplace(scale, reach):
-    a, z = np.exp(-1 / scale), np.arange(-reach, reach + 1)
-    return z, (1 - a) / (1 + a) * a ** np.abs(z)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +100,9 @@ def laplace(scale, reach):
 )
 def test_certified_coverage_by_enumeration(size, n, p):
     laws = DiscreteLaplace(2.0), DiscreteLaplace(1.0)
-    (za, wa), (zc, wc) = laplace(2.0, 30), laplace(1.0, 15)
-    x = np.arange(size + 1)[:, None, None]
-    mass = stats.binom.pmf(x, size, p) * wa[:, None] * wc
-    counts = np.broadcast_arrays(x + za[:, None], size - x + zc)
+    x, za, zc = np.arange(size + 1)[:, None, None], np.arange(-30, 31)[:, None], np.arange(-15, 16)
+    mass = stats.binom.pmf(x, size, p) * laws[0].pmf(za) * laws[1].pmf(zc)
+    counts = np.broadcast_arrays(x + za, size - x + zc)
     for target, beta, truth in (("population", 0.025, p), ("table", 0.05, x / max(size, 1))):
         low, high = certified_share(*counts, laws, (0.05, beta), n, target)
         assert np.sum(mass * ((low <= truth) & (truth <= high))) >= 0.95
@@ -119,13 +110,7 @@ def test_certified_coverage_by_enumeration(size, n, p):
 
 
 def test_a_certified_share_of_the_table_is_over_a_box_of_both_counts():
-    laws, yes, no = (
-        (DiscreteLaplace(5.0), DiscreteLaplace(9.0)),
-        np.array([300.0]),
-        np.array([700.0]),
-    )
+    laws, counts = (DiscreteLaplace(5.0), DiscreteLaplace(9.0)), np.array([[300.0], [700.0]])
     a, b = (law.quantile(0.05) for law in laws)
-    ends = certified_share(yes, no, laws, (0.1, 0.1), None, "table")
-    np.testing.assert_allclose(
-        np.ravel(ends), [(300 - a) / (1_000 - a + b), (300 + a) / (1_000 + a - b)]
-    )
+    ends = np.ravel(certified_share(*counts, laws, (0.1, 0.1), None, "table"))
+    np.testing.assert_allclose(ends, [(300 - a) / (1_000 - a + b), (300 + a) / (1_000 + a - b)])

@@ -13,15 +13,11 @@ from dpstats.privacy.laws import DiscreteLaplace
 UNITS = np.array([1.0, 1e3, 1e3, 1e6, 1e6, 1e6])
 
 
-def pair(r):
-    """Centred columns of one variance with a noisy correlation of r, whose noise has sd 0.05."""
-    laws = (None, *(DiscreteLaplace(unit) for unit in UNITS[1:]))
-    return NoisyPair(200 * np.array([1, 0, 0, 0.2, 0.2, 0.2 * r]), laws, UNITS, seed=1)
-
-
 def test_limits_beyond_one_are_nested_and_others_are_not_moved():
+    """Of columns of one variance with a noisy correlation of r, whose noise has sd 0.05."""
+    laws = (None, *(DiscreteLaplace(unit) for unit in UNITS[1:]))
     for r in (0.9, 0.99, 1.02, 1.1, 1.5):
-        some = pair(r)
+        some = NoisyPair(200 * np.array([1, 0, 0, 0.2, 0.2, 0.2 * r]), laws, UNITS, seed=1)
         ends = [some.conf_int(a, "noise_aware", "population") for a in (0.5, 0.2, 0.05, 0.002)]
         low, high = np.array(ends).T[0]
         assert np.all(np.diff(low) < 0)

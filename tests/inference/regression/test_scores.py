@@ -11,6 +11,7 @@ from dpstats.analyses.regression.calibrated_score import CalibratedScore
 from dpstats.analyses.regression.cell_score import CellScore, corners
 from dpstats.analyses.regression.glm import NormalIntervals
 from dpstats.analyses.regression.score import LOG, LOGIT
+from dpstats.inference.mixture_tails import MixtureTails
 
 N = 10_000
 
@@ -46,8 +47,8 @@ def test_the_estimate_solves_the_calibrated_score(link):
     np.testing.assert_allclose(some.x.T @ left, 0, atol=1e-9)
 
 
-def dependent():
-    """Two columns that are unrelated under the fitted density, and related by the answers."""
+def test_related_columns_have_the_errors_of_related_columns():
+    """What the answers know of the dependence is in the variances, though the density lacks it."""
     rng = np.random.default_rng(3)
     u, v = rng.normal(size=(2, 3_000))
     x = np.column_stack([np.ones(3_000), u, v])
@@ -56,12 +57,7 @@ def dependent():
     y = (rng.random(3_000) < special.expit(x @ [0.2, 0.5, -0.5])).astype(float)
     functions = np.stack([u, v, u**2, v**2, u * v, y, y * u, y * v])
     density, answers = np.full(3_000, 1 / 3_000), answers_of(functions @ target, 1e-6)
-    return target, CalibratedScore(x, x, y, density, sparse.csr_array(functions), answers, LOGIT)
-
-
-def test_related_columns_have_the_errors_of_related_columns():
-    """What the answers know of the dependence is in the variances, though the density lacks it."""
-    target, some = dependent()
+    some = CalibratedScore(x, x, y, density, sparse.csr_array(functions), answers, LOGIT)
     slope = some.link.slope(some.x @ some.params)
     wanted = np.linalg.inv((some.x.T * (target * slope)) @ some.x) / N
     unrelated = np.linalg.inv((some.x.T * (some.density * slope)) @ some.x) / N
@@ -192,33 +188,20 @@ def of_groups(counts, sd, **options):
     )  # fmt: skip
 
 
-def tail_of_sum(x, sd, scales):
-    """P(|N + sum of Laplace| > x): by partial fractions, a mixture of N plus a single one."""
-    squares, found = scales**2, 0.0
-    for k, scale in enumerate(scales):
-        others = np.delete(squares, k)
-        share = np.prod(squares[k] / (squares[k] - others))
-        at = sd / scale
-        near = np.exp(special.log_ndtr(x / sd - at) + at**2 / 2 - x / scale)
-        far = np.exp(special.log_ndtr(-x / sd - at) + at**2 / 2 + x / scale)
-        found += share * (2 * special.ndtr(-x / sd) + near - far)
-    return found
-
-
 @pytest.mark.parametrize("sd", [100.0, 2_000.0])
 def test_few_cells_with_laplace_noise_have_its_tail(sd):
-    """The score is linear in the noise, so the exact law of its sum is known."""
+    """The score is linear in the noise, so the law of its sum is known."""
     counts = np.outer([0.7, 0.3], [100_000.0, 20_000.0])
     some, b = of_groups(counts, sd), np.array([special.logit(0.3), 0.0])
     along = np.linalg.solve(some.information(b), [0.0, 1.0])
-    scales = np.abs(some._entries(b) @ along) * sd / np.sqrt(2)
-    sampling = np.sqrt(along[1])
+    noise = (some._entries(b) @ along * sd) ** 2
+    law = MixtureTails(along[1:], noise[np.newaxis], np.ones(len(noise)))
     for deviation in (1.5, 2, 3, 4, 5, 7):
-        x = deviation * np.hypot(sampling, np.sqrt(2 * np.sum(scales**2)))
-        exact = tail_of_sum(x, sampling, scales)
+        x = deviation * np.sqrt(along[1] + noise.sum())
+        exact = law.tail(np.array([x]))[0]
         for sign in (-1, 1):
-            z = sign * some._deviate_of(sign * x, b, along, sampling**2)
-            assert 2 * special.ndtr(-z) == pytest.approx(exact, rel=0.06)
+            z = sign * some._deviate_of(sign * x, b, along, along[1])
+            assert 2 * special.ndtr(-z) == pytest.approx(exact, rel=1e-6)
     assert exact > 1e-8 or sd < 200  # a normal law has 2.6e-12
 
 
