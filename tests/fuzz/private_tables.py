@@ -82,10 +82,8 @@ class Kinds:
         return columns
 
     def csv_bytes(self, rng: random.Random) -> str:
-        columns = {n: [cell for cell in cells if 10 not in cell] for n, cells in OF_COLUMN.items()}
-        rows = [
-            [rng.choice(columns[name][:12]) for name in NAMES] for _ in range(rng.choice((1, 3, 8)))
-        ]
+        cells = [[c for c in OF_COLUMN[name] if 10 not in c][:12] for name in NAMES]
+        rows = [list(map(rng.choice, cells)) for _ in range(rng.choice((1, 3, 8)))]
         data = _written([[name.encode() for name in NAMES], *rows], b",", b"\n", quote_all=False)
         data = mutations.of_bytes(rng, data, _CSV_TOKENS)
         path, written = self.folder / "bytes.csv", data
@@ -103,9 +101,8 @@ class Kinds:
         names = [*NAMES, *rng.sample(["Zq extra", "unused", "id"], rng.randrange(3))]
         rng.shuffle(names)
         n = len(columns["c"])
-        others = [rng.choice([*_TEXTS, *_NUMBERS]) for _ in range(n)]
-        rows = [[columns[name][row] if name in columns else others[row] for name in names]
-                for row in range(n)]  # fmt: skip
+        other = [rng.choice([*_TEXTS, *_NUMBERS]) for _ in range(n)]
+        rows = [[columns.get(name, other)[row] for name in names] for row in range(n)]
         header = [name.encode() for name in names]
         match rng.randrange(12):
             case 0:
