@@ -84,6 +84,9 @@ def readings(monkeypatch):
 def test_rows_are_read_twice_and_paid_once(unit, budget, rows, readings, tmp_path):
     ledger = dps.Ledger.create(tmp_path / "ledger", budget, unit=unit)
     planned = plan(unit=unit, budget=budget)
+    with pytest.raises(dps.DataError, match=r"twice, and this is a stream: .*a DuckDB"):
+        dps.measure(planned, pa.Table.from_pandas(rows).to_reader(), ledger=ledger)
+    assert (ledger.spent, readings) == (0, [])
     measured = dps.measure(planned, rows, ledger=ledger)
     (score,) = measured.scores
     assert (len(readings[0]), readings[1:]) == (len(planned.blocks), [[score.block]])
@@ -119,15 +122,6 @@ def test_the_pilot_follows_from_the_first_stage_alone(measured, monkeypatch):
     assert pilot() == measured.scores[0].block.pilot
     monkeypatch.setattr(pilots, "fit_density", None)
     assert set(pilot()) == {0}
-
-
-def test_a_stream_is_refused_before_anything_is_read_or_spent(rows, tmp_path, readings):
-    ledger = dps.Ledger.create(tmp_path / "ledger", BUDGET)
-    table = pa.Table.from_pandas(rows, preserve_index=False)
-    says = "twice, and this is a stream: .*a DuckDB relation itself"
-    with pytest.raises(dps.DataError, match=says):
-        dps.measure(plan(), table.to_reader(), ledger=ledger)
-    assert (ledger.spent, readings) == (0, [])
 
 
 def kept_after(error, path):

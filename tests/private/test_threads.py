@@ -80,26 +80,19 @@ def test_one_thread_per_processor_works_and_at_most_eight(threads, monkeypatch):
         assert (sums[0].tolist(), n, len(begun)) == ([50, 100], 150, most)
 
 
-class Failing(Kernel):
-    """Fails in every thread but the first, which waits for that."""
-
-    def __init__(self, schema, blocks):
-        super().__init__(schema, blocks)
-        self.failed = threading.Event()
-
-    def add(self, running, batch, times=None):
-        if threading.current_thread() is FIRST:
-            assert self.failed.wait(60)
-        else:
-            self.failed.set()
-            raise self.error
-
-
 @pytest.mark.parametrize("error", [ValueError("secret 31.7"), KeyboardInterrupt("secret")])
 def test_a_failure_in_a_thread_ends_all_and_holds_no_frame(error, threads, frames_of, monkeypatch):
+    """In every thread but the first, which waits for that."""
     threads(4)
-    monkeypatch.setattr("dpstats.private.tables.Kernel", Failing)
-    monkeypatch.setattr(Failing, "error", error, raising=False)
+    failed = threading.Event()
+
+    def add(*args):
+        if threading.current_thread() is not FIRST:
+            failed.set()
+            raise error
+        assert failed.wait(60)
+
+    monkeypatch.setattr(Kernel, "add", add)
     monkeypatch.setattr(sources, "BATCH_ROWS", 1)
     source = open_source(pa.Table.from_batches([BATCH] * 100), SCHEMA)
     with pytest.raises((dps.DataError, KeyboardInterrupt)) as caught:

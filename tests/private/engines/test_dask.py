@@ -18,6 +18,7 @@ from dpstats.private.tables import open_source
 
 dask = pytest.importorskip("dask")
 dd = pytest.importorskip("dask.dataframe")
+engine = pytest.importorskip("dpstats.private.engines.dask")
 
 SCHEMA = dps.Schema(
     [dps.Boolean("flag", missing=True), dps.Number("x", 0, 10, points=11, missing=5)]
@@ -87,11 +88,10 @@ def test_a_failure_holds_no_cell(check_refused, tmp_path, monkeypatch):
 
 def test_a_task_of_this_package_never_fails():
     """What Dask logs of one that does can hold its arguments."""
-    from dpstats.private.engines.dask import sums_of_partition
-
     kernel = Kernel(SCHEMA, BLOCKS)
     for partition in (FRAME.drop(columns="x"), FRAME["x"], None):
-        assert sums_of_partition(kernel, partition).refused.startswith("reading the rows failed (")
+        refused = engine.sums_of_partition(kernel, partition).refused
+        assert refused.startswith("reading the rows failed (")
 
 
 def stopped(partition):
@@ -118,12 +118,8 @@ def test_an_interrupt_spends_nothing(plan, tmp_path):
 def test_a_cluster_computes_and_what_it_says_of_rows_is_not_passed_on(sums, check_refused):
     distributed = pytest.importorskip("distributed")
     frame = dd.from_pandas(FRAME, npartitions=3)
-    with (
-        distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as held,
-        distributed.Client(held) as client,
-    ):
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    with distributed.Client(**options, dashboard_address=None) as client:
         assert sums(frame) == sums(FRAME)
         inside = client.submit(lambda: sums(dd.from_pandas(FRAME, npartitions=2)))
         assert inside.result() == sums(FRAME)
@@ -140,12 +136,9 @@ def cluster():
         # A worker that is being started again so long after a death is closed for good.
         "distributed.deploy.lost-worker-timeout": "1 hour",
     }
-    with (
-        dask.config.set(settings),
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as held,
-        distributed.Client(held) as client,
-    ):
-        yield client
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with dask.config.set(settings), distributed.Client(**options):
+        yield
 
 
 def made(piece, grave, dies):
