@@ -14,6 +14,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -44,7 +45,7 @@ def kinds(folder: Path) -> dict[str, Callable[[random.Random], str]]:
 
 def outcome(kind: str, make: Callable[[random.Random], str], number: int) -> tuple[str, str]:
     """What came of one input, and what was found if that is not allowed."""
-    from outcomes import REFUSED, Refused, described
+    from outcomes import REFUSED, Refused
 
     try:
         with warnings.catch_warnings():
@@ -52,8 +53,8 @@ def outcome(kind: str, make: Callable[[random.Random], str], number: int) -> tup
             return make(random.Random(f"{kind}-{number}")), ""
     except Refused:
         return REFUSED, ""
-    except Exception as error:
-        return "found", f"{kind} {number}: {described(error)}"
+    except Exception:
+        return "found", f"{kind} {number}: {traceback.format_exc(limit=-3)}"
 
 
 def chunk(kind: str, first: int, count: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import logging
 import math
 import shutil
 import warnings
+from functools import partial
 from importlib.util import find_spec
 from types import SimpleNamespace
 
@@ -252,13 +253,6 @@ def categories(objects):
     return pd.DataFrame({n: pd.Categorical(objects[n], levels[n]) for n in objects})
 
 
-class Stream:
-    """A table that says nothing of itself but its columns."""
-
-    def __init__(self, table):
-        self.__arrow_c_stream__ = table.to_reader(max_chunksize=5).__arrow_c_stream__
-
-
 def delimited(name, delimiter=",", start="", end="\n", **options):
     """A text file; a missing cell is empty."""
 
@@ -308,7 +302,9 @@ ROUTES = {
     "pandas on arrow": lambda table, *_: table.to_pandas(types_mapper=pd.ArrowDtype),
     "arrow": lambda table, *_: table,
     "arrow chunks": lambda table, *_: pa.concat_tables(in_pieces(table)),
-    "any stream": lambda table, *_: Stream(table),
+    "any stream": lambda table, *_: SimpleNamespace(  # it says nothing of itself but its columns
+        __arrow_c_stream__=table.to_reader(max_chunksize=5).__arrow_c_stream__
+    ),
     "arrow dictionaries": lambda table, *_: encoded(table),
     "arrow dictionaries that differ": lambda table, *_: pa.concat_tables(
         [encoded(piece, "encode") for piece in in_pieces(table)]
@@ -323,10 +319,9 @@ ROUTES = {
 if find_spec("dask"):
     import dask.dataframe as dd
 
-    ROUTES |= {
-        "dask": lambda table, *_: dd.from_pandas(table.to_pandas(), npartitions=3, sort=False),
-        "dask objects": lambda _, objects, __: dd.from_pandas(objects, npartitions=3, sort=False),
-    }
+    in_parts = partial(dd.from_pandas, npartitions=3, sort=False)
+    ROUTES["dask"] = lambda table, *_: in_parts(table.to_pandas())
+    ROUTES["dask objects"] = lambda _, objects, __: in_parts(objects)
 if find_spec("ibis"):
     import ibis
 
@@ -341,10 +336,8 @@ if find_spec("ibis"):
         """Columns of text, of which a back end gives the distinct rows and their counts."""
         return on_duckdb(pa.table({name: as_texts(objects[name]) for name in objects}))
 
-    ROUTES |= {
-        "ibis on duckdb": lambda table, *_: on_duckdb(table),
-        "ibis, distinct rows": distinct,
-    }
+    ROUTES["ibis on duckdb"] = lambda table, *_: on_duckdb(table)
+    ROUTES["ibis, distinct rows"] = distinct
 
 
 @pytest.fixture

@@ -259,26 +259,15 @@ def test_p25_decimal_fraction_bool_and_zoned_datetime(check):
     check(column, pa.table({"v": list(map(Decimal, ("0.10", "0.25", "0.30")))}), [0, 1, 2])
 
 
-class Hostile:
-    """A cell whose every method fails."""
-
-    def _fail(self, *args):
-        raise RuntimeError
-
-    __eq__ = __ne__ = __float__ = __int__ = __hash__ = __bool__ = __repr__ = __str__ = _fail
-    __len__ = __iter__ = __array__ = _fail
+def fail(*args):
+    raise RuntimeError
 
 
-class HostileText(str):
-    encode = Hostile._fail
-
-
-class HostileDate(datetime.date):
-    isoformat = Hostile._fail
-
-
-class HostileNumber(Fraction):
-    __float__ = Hostile._fail
+METHODS = ("eq", "ne", "float", "int", "hash", "bool", "repr", "str", "len", "iter", "array")
+Hostile = type("Hostile", (), {f"__{name}__": fail for name in METHODS})
+HostileText = type("HostileText", (str,), {"encode": fail})
+HostileDate = type("HostileDate", (datetime.date,), {"isoformat": fail})
+HostileNumber = type("HostileNumber", (Fraction,), {"__float__": fail})
 
 
 def test_p26_nested_cells_and_cells_that_fail_when_touched(check):

@@ -10,10 +10,7 @@ import pytest
 import dpstats as dps
 from dpstats.privacy import noise
 
-ANALYSES = {
-    "smoking": dps.Proportion("smoker == 'yes'"),
-    "tables": dps.Marginals(["smoker", "age"]),
-}
+ANALYSES = {"p": dps.Proportion("smoker == 'yes'"), "t": dps.Marginals(["smoker", "age"])}
 
 
 def make_plan(schema, **options):

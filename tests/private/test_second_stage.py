@@ -15,8 +15,7 @@ from dpstats.private import measure as measuring
 from dpstats.releases import pilots
 
 SCHEMA = dps.Schema([
-    dps.Number("x", -1, 1, points=9, edges=[0], missing=0), dps.Boolean("u"), dps.Boolean("v"),
-    dps.Boolean("y"),
+    dps.Number("x", -1, 1, points=9, edges=[0], missing=0), *map(dps.Boolean, "uvy"),
 ])  # fmt: skip
 FORMULA = "y ~ x + u + v"
 BUDGET = dps.ZCDP(Fraction(1, 2))
@@ -31,10 +30,8 @@ def plan(**options):
 def rows():
     rng, n = np.random.default_rng(0), 600
     x, u = rng.choice(9, n) / 4 - 1, rng.random(n) < 0.4
-    v = rng.random(n) < 0.5
-    return pd.DataFrame(
-        {"x": x, "u": u, "v": v, "y": rng.random(n) < 1 / (1 + np.exp(-x - u + 0.5))}
-    )
+    v, y = rng.random(n) < 0.5, rng.random(n) < 1 / (1 + np.exp(-x - u + 0.5))
+    return pd.DataFrame({"x": x, "u": u, "v": v, "y": y})
 
 
 @pytest.fixture(scope="module")

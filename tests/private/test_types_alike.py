@@ -149,6 +149,7 @@ def test_a_type_is_read_as_its_python_values(outcome, tmp_path):
 POLARS = {
     "Object": (pl.Object, [1, "a", None, [1], DAY, True]),
     "Enum": (pl.Enum(["a", "1"]), ["a", "1", None]),
+    "Categorical": (pl.Categorical, ["true", "1", None]),
     "Decimal": (pl.Decimal(38, 1), [Decimal("1"), Decimal("7.5"), None]),
     "Duration": (pl.Duration, [dt.timedelta(1), None]),
     "Array": (pl.Array(pl.Int64, 1), LISTS),

@@ -20,9 +20,8 @@ dask = pytest.importorskip("dask")
 dd = pytest.importorskip("dask.dataframe")
 engine = pytest.importorskip("dpstats.private.engines.dask")
 
-SCHEMA = dps.Schema(
-    [dps.Boolean("flag", missing=True), dps.Number("x", 0, 10, points=11, missing=5)]
-)
+SCHEMA = dps.Schema([dps.Boolean("flag", missing=True),
+                     dps.Number("x", 0, 10, points=11, missing=5)])  # fmt: skip
 BLOCKS = [dps.Cells.table(SCHEMA, ["flag"]), dps.Moments.of(SCHEMA, ["x"])]
 FRAME = pd.DataFrame({"flag": [True, False, True] * 20, "x": np.arange(60.0) % 12, "key": 31.7})
 
@@ -162,12 +161,8 @@ def test_tasks_that_end_early_are_counted_once(loop, sums_of, cluster, tmp_path,
         ends = [0, *np.sort(rng.integers(0, 13, 3)).tolist(), 12]
         frames = [table.to_pandas().iloc[a:b] for a, b in itertools.pairwise(ends)]
         ending = int(rng.integers(len(frames)))
-        tasks = [
-            dask.delayed(made, traverse=False)(
-                frame, i == ending and str(tmp_path / str(seed)), dies
-            )
-            for i, frame in enumerate(frames)
-        ]
+        grave, task = str(tmp_path / str(seed)), dask.delayed(made, traverse=False)
+        tasks = [task(frame, i == ending and grave, dies) for i, frame in enumerate(frames)]
         with dask.annotate(retries=3):
             data = dd.from_delayed(tasks, meta=frames[0].iloc[:0], verify_meta=False)
             assert sums_of(data, loop.schema, loop.blocks) == loop.of(table)
