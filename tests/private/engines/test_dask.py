@@ -135,9 +135,12 @@ def cluster():
         # A worker that is being started again so long after a death is closed for good.
         "distributed.deploy.lost-worker-timeout": "1 hour",
     }
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with dask.config.set(settings), distributed.Client(**options):
-        yield
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as held,
+        distributed.Client(held) as client,
+    ):
+        yield client
 
 
 def made(piece, grave, dies):
