@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import dpstats as dps
@@ -47,12 +45,3 @@ def check_sentence(error: dps.DpstatsError, private: Iterable[str] = ()) -> None
     text.encode()
     if max(map(len, text.split("\n"))) > LONGEST or " " not in text or _OF_PYTHON.search(text):
         raise Finding(f"the message is no sentence: {text[:300]!r}")
-
-
-def described(error: BaseException) -> str:
-    """An unexpected error: its kind, and the last line of the package that it passed."""
-    own = str(Path(dps.__file__).parent)
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(own)]
-    where = [f"{frame.filename[len(own) + 1 :]}:{frame.lineno}" for frame in frames]
-    last = where[-1] if where else "the harness"
-    return f"{type(error).__name__} in {last}: {str(error)[:200]}"

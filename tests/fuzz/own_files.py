@@ -45,7 +45,6 @@ COLUMNS = """column = [
 ]
 """
 REQUEST = f"""rows = 120
-
 {COLUMNS}
 [budget]
 epsilon = 1.0
@@ -58,20 +57,12 @@ given = "age >= 50"
 share = 2
 
 [[analysis]]
-name = "mean"
-kind = "mean"
-columns = "age"
-share = 1
-
-[[analysis]]
 name = "link"
 kind = "independence"
 a = "smoker"
 b = "hiv"
 share = 1.5
 """
-
-
 CLIPPED = {"clip_norm": 2, "center": {"age": 50}, "scale": {"age": 25}}
 PLANS = [
     dps.plan(
@@ -170,7 +161,7 @@ class Kinds:
             raise Finding("a plan was read as something else than its file says")
         if plan != original and rng.random() < 0.2:
             # A plan that was accepted can be measured, or says why not before any noise.
-            with suppress(Refused), noise._noise_from(_Small()):
+            with suppress(Refused), noise._noise_from(_small):
                 measured = read(dps.measure, plan, ROWS)
                 again = dps.Measurements.from_members(measured.to_members())
                 _same(again, measured, "a measurement")
@@ -200,17 +191,15 @@ class Kinds:
         stated = [json.loads(line).get("spent") for line in data.split(b"\n")[1:-1]]
         if amounts != [Fraction(str(one)) for one in stated] or spent != sum(amounts):
             raise Finding("a ledger counts something else than its lines say")
-        if not signed:  # lines removed from the end are not noticed, as the package says
-            kept = self._spendings[: len(amounts)]
-            stands = ledger.spendings == kept and (ledger.cap, ledger.unit) == (3, "replace")
-            if not stands:
-                raise Finding("a ledger is believed although its digests do not fit")
+        found = ledger.spendings, ledger.cap, ledger.unit
+        # Lines removed from the end are not noticed, as the package says.
+        if not signed and found != (self._spendings[: len(amounts)], 3, "replace"):
+            raise Finding("a ledger is believed although its digests do not fit")
         str(ledger), ledger.table()
         if data == original:
             return EQUAL
-        budget = {"pure": dps.PureDP, "zcdp": dps.ZCDP}.get(ledger.kind)
         more = Fraction(1, 1000)
-        if budget is not None:
+        if budget := {"pure": dps.PureDP, "zcdp": dps.ZCDP}.get(ledger.kind):
             try:
                 read(lambda: ledger.spend(budget(more), unit=ledger.unit))
             except Refused:
@@ -231,8 +220,8 @@ class Kinds:
         if name.endswith(".csv") or rng.random() < 0.1:
             data = mutations.of_bytes(rng, members[name].encode())
             return files.pack(members | {name: data.decode("utf-8", "replace")})
-        documents = [json.loads(one["measurements.json"]) for one in self._members]
-        changed = mutations.of_value(rng, json.loads(members[name]), documents)
+        others = [json.loads(one["measurements.json"]) for one in self._members]
+        changed = mutations.of_value(rng, json.loads(members[name]), others)
         if name == "measurements.json" and isinstance(changed, dict) and rng.random() < 0.8:
             with suppress(Exception):  # a strategy that cannot be read
                 changed["plan"] = files.digest({key: changed.get(key) for key in SIGNED})
@@ -266,12 +255,10 @@ class Kinds:
         if found == self._releases[number]:
             return EQUAL
         if rng.random() < 0.2:
-            again = self.folder / "again.zip"
-            found.save(again, overwrite=True)
-            _same(dps.load(again), found, "a release")
-            uses = [found.to_frame, found.accuracy]
-            uses += [partial(found.infer, name) for name in found.measurements.requests]
-            for use in uses:
+            found.save(self.folder / "again.zip", overwrite=True)
+            _same(dps.load(self.folder / "again.zip"), found, "a release")
+            uses = [partial(found.infer, name) for name in found.measurements.requests]
+            for use in (found.to_frame, found.accuracy, *uses):
                 with suppress(Refused):
                     str(read(use))
         return OTHER
@@ -288,8 +275,6 @@ def _answers(rng: random.Random, document: dict[str, Any]) -> str:
     return files.to_csv(("block", "function", "name", "noisy_sum", "uniform"), rows)
 
 
-class _Small:
+def _small(scale: float, size: int) -> np.ndarray:
     """Noise of a small size, the same every time."""
-
-    def __call__(self, scale: float, size: int) -> np.ndarray:
-        return np.arange(size, dtype=np.int64) % 3 - 1
+    return np.arange(size, dtype=np.int64) % 3 - 1

@@ -9,7 +9,7 @@ import pytest
 SPEC = importlib.util.spec_from_file_location("fuzz_run", Path(__file__).with_name("run.py"))
 run = sys.modules["fuzz_run"] = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(run)
-COUNT = {"ledgers": 50, "schemas": 50, "releases": 12}
+COUNT = {"ledgers": 50, "schemas": 50, "releases": 12, "CSV": 50}
 
 
 @pytest.fixture(scope="module")

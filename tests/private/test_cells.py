@@ -144,10 +144,8 @@ def test_p17_on_a_bin_edge(sources, check):
 def test_p18_outside_the_bounds(sources, check, no_noise):
     routes = sources.numbers([-2.0001, -7.0, 2.0001, 1e9, 2.0, -2.0])
     check(number(), routes, [-2, -2, 2, 2, 2, -2])
-    routes = sources.numbers([16, 40, 21])
     scores = dps.Number("v", values=[17.5, 22, 27], missing=22)
-    low, high = scores.code_range
-    check(scores, routes, [low, high, codes_of(scores, pa.table({"v": [22]}))[0]])
+    check(scores, sources.numbers([16, 40, 21]), codes_of(scores, pa.table({"v": [17.5, 27, 22]})))
     schema, asked = dps.Schema([number(edges=[-1, 1])]), {"m": dps.Marginals(["v"], 1)}
     plan = dps.plan(schema, asked, budget=dps.PureDP(1))
     one, other = (  # clamped, and counted nowhere
@@ -209,16 +207,15 @@ def test_p22_one_text_making_a_column_object(sources, check):
     check(text(allow_missing=True), objects_of(["a", 1, "b"]), [0, 3, 1])
 
 
-def test_p23_one_nan_turning_integers_to_floats(sources):
-    whole = pd.DataFrame({"v": [-3, 1, 1, -3]})
-    holed = pd.DataFrame({"v": [-3, 1, 1, None]})
-    assert (whole["v"].dtype, holed["v"].dtype) == (np.int64, np.float64)
+def test_p23_one_nan_turning_integers_to_floats(sources, check):
+    cells = [-3, 1, 1, None]
+    holed = pd.DataFrame({"v": cells})
+    routes = sources.numbers(cells) | {"Int64": holed.astype("Int64"), "float64": holed}
     spelled = dps.Category("v", ["-3", "1"], allow_missing=True)
     for column in (coded(allow_missing=True), number(), spelled):
-        first = codes_of(column, whole)[:3]
-        for data in (holed, holed.astype("Int64"), objects_of([-3, 1, 1, None]),
-                     *sources.numbers([-3, 1, 1, None]).values()):  # fmt: skip
-            assert codes_of(column, data)[:3] == first
+        first = codes_of(column, pd.DataFrame({"v": [-3, 1, 1]}))
+        missing = 1 if isinstance(column, dps.Number) else column.missing_code
+        check(column, routes | {"objects": objects_of(cells)}, [*first, missing])
 
 
 def test_p24_integers_above_2_to_the_53(sources, check):
@@ -262,26 +259,15 @@ def test_p25_decimal_fraction_bool_and_zoned_datetime(check):
     check(column, pa.table({"v": list(map(Decimal, ("0.10", "0.25", "0.30")))}), [0, 1, 2])
 
 
-class Hostile:
-    """A cell whose every method fails."""
-
-    def _fail(self, *args):
-        raise RuntimeError
-
-    __eq__ = __ne__ = __float__ = __int__ = __hash__ = __bool__ = __repr__ = __str__ = _fail
-    __len__ = __iter__ = __array__ = _fail
+def fail(*args):
+    raise RuntimeError
 
 
-class HostileText(str):
-    encode = Hostile._fail
-
-
-class HostileDate(datetime.date):
-    isoformat = Hostile._fail
-
-
-class HostileNumber(Fraction):
-    __float__ = Hostile._fail
+METHODS = ("eq", "ne", "float", "int", "hash", "bool", "repr", "str", "len", "iter", "array")
+Hostile = type("Hostile", (), {f"__{name}__": fail for name in METHODS})
+HostileText = type("HostileText", (str,), {"encode": fail})
+HostileDate = type("HostileDate", (datetime.date,), {"isoformat": fail})
+HostileNumber = type("HostileNumber", (Fraction,), {"__float__": fail})
 
 
 def test_p26_nested_cells_and_cells_that_fail_when_touched(check):
@@ -298,23 +284,15 @@ def test_p26_nested_cells_and_cells_that_fail_when_touched(check):
     check(text(missing="b", other="b"), objects_of(failing), [1] * 6)
 
 
-def test_p27_ten_megabytes_of_text(sources, check, tmp_path):
+def test_p27_ten_megabytes_of_text(sources, check, tmp_path, monkeypatch):
     marker = "sentinel-quux"
     cells = ["a", marker * (10 * 2**20 // len(marker)), "b"]
     pq.write_table(pa.table({"v": cells}), tmp_path / "cells.parquet")
     csv, objects = sources.csv(cells), objects_of(cells)
     for data in (csv, objects, tmp_path / "cells.parquet"):
         check(text(allow_missing=True), data, [0, 3, 1])
-    schema = dps.Schema([text(allow_missing=True)])
-    plan = dps.plan(schema, {"m": dps.Marginals(["v"], 1)}, budget=dps.PureDP(1))
-    measured = dps.measure(plan, csv)
-    assert measured.n == 3
-    assert not any(marker in part for part in measured.to_members().values())
     check(dps.Category("v", [1, 2], missing=2), csv, [1] * 3)
     check(number(missing=0), objects, [0] * 3)
-
-
-def test_p27_a_cell_longer_than_several_blocks_of_the_reader(sources, check, monkeypatch):
-    monkeypatch.setattr(delimited, "CSV_BLOCK", 64)
+    monkeypatch.setattr(delimited, "CSV_BLOCK", 64)  # several are shorter than a cell
     cells = ["a", "b", None, *["c"] * 40, "x" * 5_000, "b", "y\n" * 900, "c"]
     check(text(allow_missing=True), sources.csv(cells), [0, 1, 3, *[2] * 40, 3, 1, 3, 2])

@@ -85,28 +85,23 @@ def test_lines_of_any_kind_have_one_outcome(outcome, tmp_path, monkeypatch):
 LINES = [
     (['"no'] + ["no"] * 50 + ['"no"'] + ["no"] * 9, True),
     (['no"x'] + ["no"] * 50 + ['"no"'], False),  # quotes within a cell are its own
-    (['"no""x"', '""""', '""', 'no"', 'no""', '5"5', "'no\"x'"], False),
-    (['"no"x', "no"], True),
-    (['"no\nno"', '"\r\n"', '","'], False),
+    (['"no""x"', '""""', '""', 'no"', 'no""', '5"5', "'no\"x'", '"no\nno"', '","'], False),
     (["no", '"no\n'], True),
-    (["no", '"no""'], True),
 ]
 
 
-def test_a_quote_that_is_not_closed_swallows_no_rows(sums_of, tmp_path, monkeypatch):
+def test_a_quote_that_is_not_closed_swallows_no_rows(sums_of, tmp_path):
     schema = SCHEMA.select(["word", "y"])
     for i, (lines, refused) in enumerate(LINES):
         content = "\n".join(['"word",y', *(f"{line},1" for line in lines)]).encode("utf-8-sig")
         path = tmp_path / ("rows.csv", "rows.csv.gz")[i % 2]
         path.write_bytes(gzip.compress(content) if i % 2 else content)
-        for size in (2**20, 1, 7):
-            monkeypatch.setattr(delimited, "_BLOCK", size)
-            if refused:
-                with pytest.raises(dps.DataError, match="a quote is not closed"):
-                    sums_of(path, schema)
-            else:
-                (sums, _), rows = sums_of(path, schema)
-                assert rows == len(lines) == sum(sums)
+        if refused:
+            with pytest.raises(dps.DataError, match="a quote is not closed"):
+                sums_of(path, schema)
+        else:
+            (sums, _), rows = sums_of(path, schema)
+            assert rows == len(lines) == sum(sums)
 
 
 def test_quotes_are_followed_from_block_to_block(tmp_path, monkeypatch):
@@ -116,18 +111,15 @@ def test_quotes_are_followed_from_block_to_block(tmp_path, monkeypatch):
         text = "".join(rng.choice(list('""",\na'), rng.integers(30)))
         path.write_text(text)
         monkeypatch.setattr(delimited, "_BLOCK", int(rng.integers(1, 10)))
-        followed = []
-        for errors, check in (
-            (pa.ArrowInvalid, lambda: delimited._check_quotes(path, ",", False, TextFile())),
-            (csv.Error, lambda text=text: list(csv.reader(io.StringIO(text, ""), strict=True))),
-        ):
-            try:
-                check()
-                followed.append(True)
-            except errors:
-                followed.append(False)
-        assert followed[0] == followed[1], text
-        seen.append(followed[0])
+        try:
+            list(csv.reader(io.StringIO(text, ""), strict=True))
+        except csv.Error:
+            seen.append(False)
+            with pytest.raises(pa.ArrowInvalid):
+                delimited._check_quotes(path, ",", False, TextFile())
+        else:
+            seen.append(True)
+            delimited._check_quotes(path, ",", False, TextFile())
     assert 50 < sum(seen) < 250
 
 
@@ -153,8 +145,7 @@ def test_a_file_of_another_kind_is_named_without_a_cell(tmp_path):
 @pytest.mark.parametrize("last", ["secret", "secret,1,no,1,,9", '1,1,"secret,1,'])
 def test_no_error_holds_a_cell_that_did_not_convert(last, tmp_path, monkeypatch):
     monkeypatch.setattr(delimited, "CSV_BLOCK", 64)
-    path = tmp_path / "rows.csv"
-    rows = ["1,1,no,1,"] * 30
+    path, rows = tmp_path / "rows.csv", ["1,1,no,1,"] * 30
     path.write_text("\n".join([HEADER, *rows, "secret,1,no,1,", *rows, last]))
     with pytest.raises(dps.DataError, match=r"^a line has more or fewer fields than") as refused:
         exact_sums(open_source(path, SCHEMA), SCHEMA, BLOCKS)

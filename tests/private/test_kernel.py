@@ -84,17 +84,13 @@ def test_a_row_that_stands_for_several_counts_as_often(loop, fine):
         assert (listed(totals), rows) == ([[int(value) * LARGEST * times]], times)
 
 
-def test_parts_that_wrap_around_add_up_to_the_whole(fine):
+def test_parts_that_wrap_around_add_up_and_too_many_rows_are_refused_as_part_of_the_sums(fine):
     kernel, most = fine
     parts = [part_of(kernel, value, most) for value in [1.0] * 9 + [-1.0] * 9]
     total = reduce(add, [*parts, part_of(kernel, 0.5, 3)])
     assert total.rows == 18 * most + 3
     assert total.sums.tolist() == [3 * LARGEST // 2]
     assert abs(int(reduce(add, parts[:9]).sums[0])) < 9 * most * LARGEST  # it has wrapped
-
-
-def test_too_many_rows_are_refused_as_part_of_the_sums(fine):
-    kernel, most = fine
     parts = [part_of(kernel, 1.0, times) for times in (1, most + 1, 1)]
     assert [bool(part.refused) for part in parts] == [False, True, False]
     half = part_of(kernel, 1.0, most)

@@ -18,14 +18,12 @@ from dpstats.privacy import noise
 from dpstats.private import sources
 
 N, AT = 30, 7
-SCHEMA = dps.Schema(
-    [
-        dps.Category("c", ["a", "b", "c"], allow_missing=True),
-        dps.Category("g", [1, 2, 3], missing=2, other=3),
-        dps.Number("x", 0, 4, points=5, edges=[1, 3], missing=2),
-        dps.Number("d", -2, 2, points=5, edges=[0], missing=1, source="x - u"),
-    ]
-)
+SCHEMA = dps.Schema([
+    dps.Category("c", ["a", "b", "c"], allow_missing=True),
+    dps.Category("g", [1, 2, 3], missing=2, other=3),
+    dps.Number("x", 0, 4, points=5, edges=[1, 3], missing=2),
+    dps.Number("d", -2, 2, points=5, edges=[0], missing=1, source="x - u"),
+])  # fmt: skip
 ASKED = {"t": dps.Marginals(["c", "g"]), "m": dps.Mean("x"), "p": dps.Proportion("x < 1"),
          "d": dps.Mean("d")}  # fmt: skip
 INFERRED = ("csv", "pandas", "pandas objects")  # ways on which a cell alone decides how it is read
@@ -98,11 +96,6 @@ def added(plans):
     return {name: contribution(changed) for name, changed in {"usual": {}, **CELLS}.items()}
 
 
-def assert_equal(seen, usual, name=""):
-    for what, found in seen.items():
-        assert found == usual[what], (name, what)
-
-
 def finished(measured):
     """What follows from noisy sums alone, but for their values."""
     release = dps.synthesize(measured, m=20, k=5, rng=1)
@@ -119,7 +112,7 @@ def test_p73_p74_one_cell_changes_nothing_that_is_observed(way, on_route, observ
     assert usual["logs"]
     for name in CELLS if way in INFERRED else OF_TYPES:
         seen, last = observed(plans["replace"], on_route(way, cells_of(CELLS[name])))
-        assert_equal(seen, usual, name)
+        assert seen == usual, name
         np.testing.assert_array_equal(last.noisy_sums - added[name], rest, name)
     if way == "pandas objects":
         assert finished(last) == finished(first)
@@ -144,15 +137,15 @@ def test_p40_p67_p73_p74_rows_and_persons_change_nothing(adapter, on_route, obse
 
     usual, _ = of("add_remove", cells_of({}))
     for rows in (1, N * 3):
-        assert_equal(of("add_remove", cells_of({}, rows))[0], usual)
+        assert of("add_remove", cells_of({}, rows))[0] == usual, rows
     if adapter.startswith("ibis"):
         return  # its rows have no order: see test_ibis.py
     usual, _ = of("replace persons", rows_of_persons())
-    assert_equal(of("replace persons", rows_of_persons(CELLS["everything"]))[0], usual)
+    assert of("replace persons", rows_of_persons(CELLS["everything"]))[0] == usual
     usual, first = of("add_remove persons", rows_of_persons())
     for key in KEYS if adapter in INFERRED else KEYS[:2]:
         seen, last = of("add_remove persons", rows_of_persons(key=key, rows=5))
-        assert_equal(seen, usual, key)
+        assert seen == usual, key
         same = np.array_equal(first.noisy_sums, last.noisy_sums)
         assert same == (key is None)  # rows without a key are not used
 
@@ -163,9 +156,7 @@ def failing(*args):
 
 def test_p72_p73_errors_are_equal_on_neighbours(adapter, on_route, plans, logged, monkeypatch):
     usual, wrong = plans["replace"], dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), n=N + 1)
-    for plan, without, broken in (
-        (wrong, None, False), (usual, "g", False), (usual, None, True),
-    ):  # fmt: skip
+    for plan, without, broken in ((wrong, None, False), (usual, "g", False), (usual, None, True)):
         said = []
         for changed in ({}, CELLS["everything"]):
             cells = cells_of(changed)

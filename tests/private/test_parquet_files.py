@@ -68,10 +68,8 @@ def test_a_folder_is_the_table_of_its_files(folder, rows, sums, monkeypatch):
 
 def test_names_of_folders_are_cells_of_text(tmp_path, rows, sums):
     pq.write_to_dataset(pa.Table.from_pandas(rows), tmp_path, partition_cols=["town", "year"])
-    folders = {name.name for name in tmp_path.iterdir()}
-    assert "town=__HIVE_DEFAULT_PARTITION__" in folders
-    assert "town=01" in folders
-    assert "town=%C3%A9%2Fa%20b" in folders
+    folders = {path.name.removeprefix("town=") for path in tmp_path.iterdir()}
+    assert {"__HIVE_DEFAULT_PARTITION__", "01", "%C3%A9%2Fa%20b"} <= folders
     assert sums(tmp_path) == sums(rows)
     with pytest.raises(dps.DataError, match="no column 'town'"):  # nothing above the folder is read
         open_source(tmp_path / "town=1", SCHEMA)
@@ -116,16 +114,11 @@ def test_nothing_to_read_is_said(tmp_path):
 def test_a_file_that_changes_before_it_is_read_is_refused(folder, rows, sums):
     source = open_source(folder, SCHEMA)
     rows.iloc[:4].to_parquet(folder / "b.pq")
-    with pytest.raises(
-        dps.DataError, match=r"file 2 of 3 of .* has changed since it was .*; nothing"
-    ):
+    with pytest.raises(dps.DataError, match=r"file 2 of 3 of .* has changed since .*; nothing"):
         exact_sums(source, SCHEMA, BLOCKS)
     path = folder / "more" / "c.parquet"  # whose pages cannot be read, and which is named
-    page = pq.ParquetFile(path).metadata.row_group(0).column(0)
-    stored = bytearray(path.read_bytes())
-    start = page.dictionary_page_offset or page.data_page_offset
-    stored[start : start + page.total_compressed_size] = b"\x07" * page.total_compressed_size
-    path.write_bytes(bytes(stored))
+    stored = path.read_bytes()
+    path.write_bytes(stored[:4] + b"\x07" * 200 + stored[204:])
     said = r"^reading the rows failed \(\w+\) in file 3 of 3 of .*; nothing was released or spent$"
     with pytest.raises(dps.DataError, match=said):
         sums(folder)

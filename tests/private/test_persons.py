@@ -63,32 +63,24 @@ def usual(sums_of):
     codes = {"x": 2 * frame["x"].to_numpy(int) - 100, "c": frame["c"].map("abz".index).to_numpy()}
     rougher = codes | {"x": codes["x"] // 2}  # the grid of x has half the steps in products
     for block in TOTALS:
-        rows, of_person = block.of_rows(rougher if SCHEMA["x"] in block.columns else codes), {}
-        for place, person in enumerate(frame["id"]):
-            of_person[person] = of_person.get(person, 0) + rows[:, place].astype(object)
-        products = (np.outer(totals, totals)[block.pairs] for totals in of_person.values())
-        wanted.append(sum(products).tolist())
+        rows = block.of_rows(rougher if SCHEMA["x"] in block.columns else codes)
+        totals = [rows[:, frame["id"] == person].sum(axis=1) for person in set(frame["id"])]
+        wanted.append(sum(np.outer(one, one)[block.pairs] for one in totals).tolist())
     return table, (wanted, n)
 
 
 def test_every_route_uses_the_first_rows(adapter, on_route, found, usual, monkeypatch):
+    """A text file has a row longer than a block, for which the reader starts anew."""
     if adapter.startswith("ibis"):
         pytest.skip("its rows have no order: see test_ibis.py")
     monkeypatch.setattr("os.cpu_count", lambda: 8)
     monkeypatch.setattr(sources, "BATCH_ROWS", 7)
-    monkeypatch.setattr(delimited, "CSV_BLOCK", 450)
-    table, wanted = usual
-    assert found(on_route(adapter, table), 2) == wanted
-
-
-def test_a_row_longer_than_a_block_changes_no_other(found, usual, tmp_path, monkeypatch):
-    """The reader starts anew in the middle: persons are counted once."""
     monkeypatch.setattr(delimited, "CSV_BLOCK", 200)
     table, wanted = usual
-    frame = pd.DataFrame(table, dtype=object)
-    frame.loc[83, "x"] = "n/a" * 300  # of a row that is not used
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    assert found(tmp_path / "t.csv", 2) == wanted
+    table = table | {"x": [*table["x"]]}
+    if adapter.startswith("csv"):
+        table["x"][83] = "n/a" * 300  # of a row that is not used
+    assert found(on_route(adapter, table), 2) == wanted
 
 
 def test_keys_of_any_type_tell_persons_apart(found, usual, monkeypatch):
@@ -149,8 +141,7 @@ def test_all_tables_of_four_rows_differ_by_one_persons_rows_in_at_most_k():
 
     def used(keys, k):
         columns = {"id": pa.array(keys, pa.string()), "row": range(len(keys))}
-        batch = pa.RecordBatch.from_pydict(columns)
-        (kept,) = used_rows([batch], ["row"], "id", k)
+        (kept,) = used_rows([pa.RecordBatch.from_pydict(columns)], ["row"], "id", k)
         return kept.column("row").to_pylist()
 
     for k, *keys in itertools.product([1, 2], *[["p", "q", None]] * 4):
@@ -193,8 +184,7 @@ def test_a_persons_rows_cost_at_most_the_budget_however_many_they_are(unit, tota
         assert sorted(scales) == sorted(laplace)  # one call for each scale of a block
         return found
 
-    losses = []
-    values, others = [("a", 0), ("b", 100)], [("a", 30), ("z", 70)]
+    losses, values, others = [], [("a", 0), ("b", 100)], [("a", 30), ("z", 70)]
     for pattern in ("ppqpq", "p?pq"):
         keys, seen = [None if key == "?" else key for key in pattern], []
         for cells in itertools.product(values, repeat=keys.count("p")):
@@ -218,7 +208,7 @@ def plan_of(**options):
     return dps.plan(SCHEMA, {"x": dps.Mean("x")}, **options)
 
 
-def test_the_number_of_rows_that_are_used_is_the_public_one():
+def test_the_number_of_rows_that_are_used_is_the_public_one(tmp_path):
     frame = pd.DataFrame({"id": [1, 1, 1, 2, None], "c": list("aabba"), "x": [1, 2, 3, 4, 5]})
     for n in (3, None):
         assert dps.measure(plan_of(n=n), frame).n == 3
@@ -228,6 +218,15 @@ def test_the_number_of_rows_that_are_used_is_the_public_one():
     with pytest.raises(dps.DataError, match="no rows with a key in the column 'id'; nothing was"):
         dps.measure(plan_of(), frame.assign(id=None))
     assert dps.measure(plan_of(unit="add_remove"), frame.assign(id=None)).strategy.n is None
+    plan_of().save(tmp_path / "plan.json")
+    assert dps.Plan.load(tmp_path / "plan.json") == plan_of()
+    assert plan_of().digest != plan_of(person=None).digest
+    book = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(3), person="id", rows_per_person=9)
+    for k in (2, 1):  # both protect the same persons
+        dps.measure(plan_of(rows_per_person=k), frame, ledger=book)
+    with pytest.raises(dps.BudgetError, match="for all rows of one person by the key 'id', and"):
+        dps.measure(plan_of(person=None), frame, ledger=book)
+    assert dps.Ledger.open(tmp_path / "ledger").spent == 2
 
 
 def test_the_column_of_keys_must_be_there_once_and_be_no_part_of_an_analysis(tmp_path):
@@ -244,23 +243,6 @@ def test_the_column_of_keys_must_be_there_once_and_be_no_part_of_an_analysis(tmp
         says = "'x' tells persons apart, and an analysis uses it too" if wrong == "x" else None
         with pytest.raises(dps.RequestError, match=says):
             plan_of(person=wrong)
-
-
-def test_files_requests_and_ledgers_hold_the_column(tmp_path):
-    made = plan_of()
-    made.save(tmp_path / "plan.json")
-    assert dps.Plan.load(tmp_path / "plan.json") == made
-    assert made.to_dict()["person_key"] == "id"
-    assert made.digest != plan_of(person=None).digest
-    frame = pd.DataFrame({"id": [1, 1, 2] * 30, "c": ["a"] * 90, "x": [1] * 90})
-    book = dps.Ledger.create(tmp_path / "l", dps.PureDP(3), person="id", rows_per_person=9)
-    dps.measure(made, frame, ledger=book)
-    dps.measure(plan_of(rows_per_person=1), frame, ledger=book)  # protects the same persons
-    assert dps.Ledger.open(tmp_path / "l").spent == 2
-    with pytest.raises(dps.BudgetError, match="for all rows of one person by the key 'id', and"):
-        dps.measure(plan_of(person=None), frame, ledger=book)
-    protected = "at most 2 rows per person are used, the first ones by the key 'id'"
-    assert protected in " ".join(str(made).split())
 
 
 def test_keys_reach_nothing(tmp_path, caplog, frames_of):
@@ -280,8 +262,7 @@ def test_keys_reach_nothing(tmp_path, caplog, frames_of):
     library = frames_of(caught)
     assert "Sentinel" not in repr(library) + str(caught.value)
     held = [v for frame in library for v in frame.values() if type(v) is PersonTotals]
-    assert held
-    assert not any(one._totals or one._number for one in held)
+    assert {(len(one._totals), len(one._number)) for one in held} == {(0, 0)}
     assert caught.value.__context__ is None
     del frame, keys, caught, library, held
     gc.collect()

@@ -11,7 +11,7 @@ import pytest
 import dpstats as dps
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.moments import fourth_moments_of_pairs, third_and_fourth_powers
-from dpstats.private import sources
+from dpstats.private import kernel, sources
 from dpstats.private.kernel import Kernel
 from dpstats.private.sources import one_by_one
 from dpstats.private.tables import exact_sums, open_source
@@ -34,34 +34,23 @@ def threads(monkeypatch):
 
 
 def test_threads_and_dictionaries_change_no_integer(loop, sums_of, threads, monkeypatch):
-    """Blocks of all kinds, in both ways that moments are summed, and tables of many columns."""
-    names = [f"c{i}" for i in range(8)]
-    schema = dps.Schema([
-        *loop.schema,
-        dps.Number("fine", -50, 50, points=2**18 + 1, missing=0),
-        *(dps.Category(c, [f"level {j}" for j in range(i + 5)], other="level 1")
-          for i, c in enumerate(names)),
-    ])  # fmt: skip
+    """Blocks of all kinds, in both ways that moments are summed, and several joint tables."""
+    fine = dps.Number("fine", -50, 50, points=2**18 + 1, missing=0)
+    schema, n = dps.Schema([*loop.schema, fine]), 110
     blocks = [
         *loop.blocks_of(schema),
-        *(dps.Cells.table(schema, [names[i], "x", names[i - 1]]) for i in range(8)),
         BallMoments.of(schema, ["x", "y"], clip_norm=0.5),
         dps.Moments.of(schema, ["fine", "x"]),
         third_and_fourth_powers(schema, ["x", "y", "fine"]),
         fourth_moments_of_pairs(schema, ["x", "y", "fine"]),
     ]
-    rng, n = np.random.default_rng(5), 110
-    table = loop.rows(n).append_column("fine", pa.array(rng.normal(0, 20, n)))
-    for i, name in enumerate(names):
-        levels = [*(f"level {j}" for j in range(i + 5)), "?", None]
-        table = table.append_column(name, pa.array(rng.choice(levels, n)))
-    coded = pa.table({
-        name: cells.dictionary_encode() if name in (*names, "word") else cells
-        for name, cells in zip(table.column_names, table.columns, strict=True)
-    })  # fmt: skip
-    assert len(Kernel(schema, blocks)._tables) > 1
+    numbers = np.random.default_rng(5).normal(0, 20, n)
+    table = loop.rows(n).append_column("fine", pa.array(numbers))
+    coded = table.set_column(0, "word", table["word"].dictionary_encode())
     codes = schema.encode(table.combine_chunks().to_batches()[0])
     expected = [block.sums(codes).tolist() for block in blocks]
+    monkeypatch.setattr(kernel, "MOST_CELLS", 500)
+    assert len(Kernel(schema, blocks)._tables) > 1
     monkeypatch.setattr(sources, "BATCH_ROWS", 20)
     for number in (1, 5):
         threads(number)
@@ -80,26 +69,19 @@ def test_one_thread_per_processor_works_and_at_most_eight(threads, monkeypatch):
         assert (sums[0].tolist(), n, len(begun)) == ([50, 100], 150, most)
 
 
-class Failing(Kernel):
-    """Fails in every thread but the first, which waits for that."""
-
-    def __init__(self, schema, blocks):
-        super().__init__(schema, blocks)
-        self.failed = threading.Event()
-
-    def add(self, running, batch, times=None):
-        if threading.current_thread() is FIRST:
-            assert self.failed.wait(60)
-        else:
-            self.failed.set()
-            raise self.error
-
-
 @pytest.mark.parametrize("error", [ValueError("secret 31.7"), KeyboardInterrupt("secret")])
 def test_a_failure_in_a_thread_ends_all_and_holds_no_frame(error, threads, frames_of, monkeypatch):
+    """In every thread but the first, which waits for that."""
     threads(4)
-    monkeypatch.setattr("dpstats.private.tables.Kernel", Failing)
-    monkeypatch.setattr(Failing, "error", error, raising=False)
+    failed = threading.Event()
+
+    def add(*args):
+        if threading.current_thread() is not FIRST:
+            failed.set()
+            raise error
+        assert failed.wait(60)
+
+    monkeypatch.setattr(Kernel, "add", add)
     monkeypatch.setattr(sources, "BATCH_ROWS", 1)
     source = open_source(pa.Table.from_batches([BATCH] * 100), SCHEMA)
     with pytest.raises((dps.DataError, KeyboardInterrupt)) as caught:

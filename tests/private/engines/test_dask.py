@@ -18,10 +18,10 @@ from dpstats.private.tables import open_source
 
 dask = pytest.importorskip("dask")
 dd = pytest.importorskip("dask.dataframe")
+engine = pytest.importorskip("dpstats.private.engines.dask")
 
-SCHEMA = dps.Schema(
-    [dps.Boolean("flag", missing=True), dps.Number("x", 0, 10, points=11, missing=5)]
-)
+SCHEMA = dps.Schema([dps.Boolean("flag", missing=True),
+                     dps.Number("x", 0, 10, points=11, missing=5)])  # fmt: skip
 BLOCKS = [dps.Cells.table(SCHEMA, ["flag"]), dps.Moments.of(SCHEMA, ["x"])]
 FRAME = pd.DataFrame({"flag": [True, False, True] * 20, "x": np.arange(60.0) % 12, "key": 31.7})
 
@@ -87,11 +87,10 @@ def test_a_failure_holds_no_cell(check_refused, tmp_path, monkeypatch):
 
 def test_a_task_of_this_package_never_fails():
     """What Dask logs of one that does can hold its arguments."""
-    from dpstats.private.engines.dask import sums_of_partition
-
     kernel = Kernel(SCHEMA, BLOCKS)
     for partition in (FRAME.drop(columns="x"), FRAME["x"], None):
-        assert sums_of_partition(kernel, partition).refused.startswith("reading the rows failed (")
+        refused = engine.sums_of_partition(kernel, partition).refused
+        assert refused.startswith("reading the rows failed (")
 
 
 def stopped(partition):
@@ -118,12 +117,8 @@ def test_an_interrupt_spends_nothing(plan, tmp_path):
 def test_a_cluster_computes_and_what_it_says_of_rows_is_not_passed_on(sums, check_refused):
     distributed = pytest.importorskip("distributed")
     frame = dd.from_pandas(FRAME, npartitions=3)
-    with (
-        distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as held,
-        distributed.Client(held) as client,
-    ):
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    with distributed.Client(**options, dashboard_address=None) as client:
         assert sums(frame) == sums(FRAME)
         inside = client.submit(lambda: sums(dd.from_pandas(FRAME, npartitions=2)))
         assert inside.result() == sums(FRAME)
@@ -169,12 +164,8 @@ def test_tasks_that_end_early_are_counted_once(loop, sums_of, cluster, tmp_path,
         ends = [0, *np.sort(rng.integers(0, 13, 3)).tolist(), 12]
         frames = [table.to_pandas().iloc[a:b] for a, b in itertools.pairwise(ends)]
         ending = int(rng.integers(len(frames)))
-        tasks = [
-            dask.delayed(made, traverse=False)(
-                frame, i == ending and str(tmp_path / str(seed)), dies
-            )
-            for i, frame in enumerate(frames)
-        ]
+        grave, task = str(tmp_path / str(seed)), dask.delayed(made, traverse=False)
+        tasks = [task(frame, i == ending and grave, dies) for i, frame in enumerate(frames)]
         with dask.annotate(retries=3):
             data = dd.from_delayed(tasks, meta=frames[0].iloc[:0], verify_meta=False)
             assert sums_of(data, loop.schema, loop.blocks) == loop.of(table)

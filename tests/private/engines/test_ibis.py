@@ -21,10 +21,7 @@ SCHEMA = dps.Schema([
     dps.Number("large", 0, 2.0**64, points=9, missing=0),
 ])  # fmt: skip
 WORD, FLAG, NUMBER, LARGE = SCHEMA.names
-BLOCKS = [
-    dps.Cells.table(SCHEMA, [WORD, FLAG]),
-    dps.Moments.of(SCHEMA, [NUMBER, LARGE], [FLAG]),
-]
+BLOCKS = [dps.Cells.table(SCHEMA, [WORD, FLAG]), dps.Moments.of(SCHEMA, [NUMBER, LARGE], [FLAG])]
 TYPES = pa.schema({WORD: pa.string(), FLAG: pa.bool_(), NUMBER: pa.int64(), LARGE: pa.uint64()})
 OTHERS = ([None, True, False], [None, -(2**63), 2**63 - 1, 0, 3], [None, 2**64 - 1, 2**53 + 1, 0])
 
@@ -102,16 +99,13 @@ def test_a_failure_holds_no_cell(sums_of):
     connection.con.execute("CREATE TABLE rows AS SELECT 'secret 31.7' AS text")
     for kind in ("INTEGER", "DOUBLE"):
         connection.con.execute(f"CREATE OR REPLACE VIEW x AS SELECT text::{kind} AS x FROM rows")
-        with pytest.raises(
-            dps.DataError, match=r"^reading the rows failed \(\w+\); nothing"
-        ) as caught:
+        with pytest.raises(dps.DataError, match=r"^reading the rows failed \(\w+\); ") as caught:
             sums_of(connection.table("x"), dps.Schema([dps.Number("x", 0, 1, edges=[0.5])]))
         assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
-VISITS = dps.Schema(
-    [dps.Boolean("flag", missing=True), dps.Category("word", ["a", "A", "b"], other="b")]
-)
+VISITS = dps.Schema([dps.Boolean("flag", missing=True),
+                     dps.Category("word", ["a", "A", "b"], other="b")])  # fmt: skip
 
 
 @pytest.mark.parametrize(("backend", "order"), [(on_duckdb, "name"), (on_polars, "visit")])
