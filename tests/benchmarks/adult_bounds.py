@@ -8,12 +8,11 @@ widths. Then cells of all eight columns, of which the programs merge the levels.
 """
 
 import itertools
-import time
 from pathlib import Path
 
 import numpy as np
 from data_sets import adult
-from measuring import markdown, parsed
+from measuring import markdown, parsed, timed
 
 import dpstats as dps
 from dpstats.families.tables.cells import Indicator
@@ -41,9 +40,8 @@ def cells_of(table):
 def of_cells(text, release, cells):
     found = []
     for columns, levels, true in cells:
-        start = time.process_time()
-        low, high = bound(release, columns, levels)
-        found.append((low, high, low <= true + 1e-12 <= high + 2e-12, time.process_time() - start))
+        (low, high), seconds = timed(lambda at=(columns, levels): bound(release, *at))
+        found.append((low, high, low <= true + 1e-12 <= high + 2e-12, seconds))
     low, high, held, seconds = np.array(found, dtype=float).T
     width = high - low
     head = ["cells", "above 0", "median width", "mean", "covered", "CPU s", "most"]

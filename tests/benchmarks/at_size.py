@@ -16,13 +16,12 @@ import json
 import os
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from measuring import apart, parsed, peak
+from measuring import apart, markdown, parsed, peak, timed
 
 import dpstats as dps
 from dpstats.private.kernel import Kernel
@@ -140,25 +139,18 @@ def compare(reading, ways, path, processes=1):
 def written(rows, path):
     plan = plan_of((0, 16, 4), ["tables"])
     release = dps.release(plan, table((0, 16, 4), 50_000), k=rows, rng=0, progress=False)
-    before, start = peak(), time.process_time()
-    release.to_parquet(path)
-    print(f"{rows:,} rows of 16 columns: {time.process_time() - start:.1f} CPU s, "
-          f"peak {peak():.0f} MB, {before:.0f} MB before")  # fmt: skip
+    before, (_, used) = peak(), timed(lambda: release.to_parquet(path))
+    print(f"{rows:,} rows of 16 columns: {used:.1f} CPU s, peak {peak():.0f} MB, "
+          f"{before:.0f} MB before")  # fmt: skip
 
 
 def least_cost(work):
     """CPU seconds, the least of three runs."""
-    spent = []
-    for _ in range(3):
-        start = time.process_time()
-        work()
-        spent.append(time.process_time() - start)
-    return min(spent)
+    return min(timed(work)[1] for _ in range(3))
 
 
 def by_calculation(path):
-    print("columns  plan       functions  ns a row: read   kernel   of 10^9 rows: CPU h, "
-          "100 workers min, sums MB a part, noise s")  # fmt: skip
+    lines = []
     for columns in (20, 50, 100):
         shape, asked = (columns // 2, columns // 2, 4), []
         rows = table(shape)
@@ -173,10 +165,12 @@ def by_calculation(path):
             many = [batch for batch in batches for _ in range(3)]
             summed = least_cost(lambda kernel=kernel, many=many: PartialSums.of(kernel, many)) / 3
             functions = sum(block.size for block in blocks)
-            whole = BILLION * (read + summed) / ROWS
-            print(f"{columns:7}  {kind:10} {functions:9,}  {1e9 * read / ROWS:14.0f} "
-                  f"{1e9 * summed / ROWS:8.0f} {whole / 3600:22.2f} {whole / 6000:17.1f} "
-                  f"{8 * functions / 1e6:17.2f} {15e-6 * functions:9.1f}")  # fmt: skip
+            hours = BILLION * (read + summed) / ROWS / 3600
+            each = (round(1e9 * seconds / ROWS) for seconds in (read, summed))
+            lines.append([columns, kind, functions, *each, hours, hours * 36, 8e-6 * functions,
+                          15e-6 * functions])  # fmt: skip
+    head = ["columns", "plan", "functions", "ns a row: read", "sum", "10^9 rows: CPU h"]
+    print(markdown([*head, "100 workers, s", "sums, MB a part", "noise, s"], lines))
 
 
 def main():

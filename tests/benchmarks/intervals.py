@@ -10,8 +10,8 @@ versions infer from the same files: FOLDER/SETTING.zip holds the releases of a s
 values of their own rows, SETTING.json those of the population, each with a false value, 2.5
 standard deviations of the first estimates away, that tests should reject. `infer` writes estimates,
 limits at 95% and, of every eighth release, at 50% and 99%, p-values and CPU seconds; failures are
-kept as text. Both leave alone what is there. With `--dry` they time three releases of each setting
-and estimate the whole. `--only` takes beginnings of names of settings (`interval_settings.py`).
+kept as text. Both leave alone what is there. `--only` takes beginnings of names of settings
+(`interval_settings.py`).
 
 `compare` prints a row for every term and kind of limits, and FAIL where
 
@@ -23,26 +23,24 @@ and estimate the whole. `--only` takes beginnings of names of settings (`interva
 - more inferences fail than before, or CPU time of an analysis grows by a fifth and a millisecond.
 """
 
-import argparse
 import json
 import tempfile
 import time
 import zipfile
 import zlib
 from collections import defaultdict
-from functools import partial
-from multiprocessing import Pool
 from pathlib import Path
 
 import numpy as np
 from interval_settings import SETTINGS
+from measuring import markdown, parsed
 from scipy import stats
 
 import dpstats as dps
 
 LEVELS = (0.5, 0.05, 0.01)  # of a row of limits: low, high, low, high, low, high
 EVERY = 8  # releases of which one has limits at all levels
-DRY, FIRST, AWAY = 3, 20, 2.5
+FIRST, AWAY = 20, 2.5
 NO_LIMITS = "no limits"  # of a test alone, in the place of their kind
 
 
@@ -75,27 +73,22 @@ def opened(path, number):
         return dps.synthesize(dps.Measurements.load(file.name), m=1, k=1, rng=0), own
 
 
-def measure_one(name, folder, releases, dry):
-    """Measure releases of a setting; CPU seconds of one."""
-    setting, path, seconds = SETTINGS[name], archive(folder, name), []
+def measure_one(name, folder, releases):
+    setting, path = SETTINGS[name], archive(folder, name)
     wanted = sorted(set(range(releases)) - set(releases_of(path)))
     truth = path.with_suffix(".json")
     if not wanted and truth.exists():
-        return 0.0
+        return
     population, plan = setting.table(), setting.plan()
-    for number in wanted[:DRY] if dry else wanted:
-        started = time.process_time()
+    for number in wanted:
         rows = setting.draw(population, np.random.default_rng([zlib.crc32(name.encode()), number]))
         answers = dps.measure(plan, rows).to_bytes()
         own = {key: ask.own(rows) for key, ask in setting.asks.items() if ask.of_table}
-        seconds.append(time.process_time() - started)
-        if not dry:
-            with zipfile.ZipFile(path, "a") as held:
-                held.writestr(f"{number}.json", json.dumps(own))
-                held.writestr(f"{number}.zip", answers)
-    if not dry and (not truth.exists() or min(wanted) < FIRST):
+        with zipfile.ZipFile(path, "a") as held:
+            held.writestr(f"{number}.json", json.dumps(own))
+            held.writestr(f"{number}.zip", answers)
+    if not truth.exists() or min(wanted) < FIRST:
         truth.write_text(json.dumps(truths(setting, population, path)))
-    return np.median(seconds or [0])
 
 
 def truths(setting, population, path):
@@ -173,31 +166,20 @@ def infer_ask(ask, release, own, truth, levels):
     for (about, _), row in rows.items():
         row |= {"infer": timed.seconds["infer"], "limits": timed.seconds.get(about, 0.0),
                 "test": timed.seconds.get("test", 0.0)}  # fmt: skip
-        failed = [
-            timed.failures[what] for what in ("infer", about, "test") if what in timed.failures
-        ]
-        row["failure"] = "; ".join(failed)
+        failed = (timed.failures.get(what) for what in ("infer", about, "test"))
+        row["failure"] = "; ".join(filter(None, failed))
     return rows
 
 
 FIELDS = ("estimate", "truth", "ends", "null", "false", "infer", "limits", "test", "failure")
 
 
-def short(value):
-    """Seven digits, which keep the order of numbers and make files small."""
-    if isinstance(value, list):
-        return list(map(short, value))
-    return value if isinstance(value, str) else float(f"{value:.7g}")
-
-
-def infer_one(name, folder, releases, dry):
-    """Rows of one setting, and the CPU seconds of a release."""
-    setting, path, seconds = SETTINGS[name], archive(folder, name), []
+def infer_one(name, folder, releases):
+    """Rows of one setting."""
+    setting, path = SETTINGS[name], archive(folder, name)
     found = defaultdict(lambda: {what: [] for what in FIELDS})
     known = json.loads(path.with_suffix(".json").read_text())
-    wanted = [number for number in releases_of(path) if number < releases]
-    for number in wanted[: DRY + 1] if dry else wanted:
-        started = time.process_time()
+    for number in (number for number in releases_of(path) if number < releases):
         release, own = opened(path, number)
         made = {}
         if setting.fitted:
@@ -212,51 +194,24 @@ def infer_one(name, folder, releases, dry):
         for key, row in made.items():
             for what in FIELDS:
                 missing = [np.nan] * 6 if what == "ends" else np.nan
-                found["\t".join(key)][what].append(short(row.get(what, missing)))
-        seconds.append(time.process_time() - started)
-    if dry:  # the first release of `EVERY` has limits at all levels
-        return dict(found), seconds[0] / EVERY + np.mean(seconds[1:]) * (1 - 1 / EVERY)
-    return dict(found), np.mean(seconds)
+                found["\t".join(key)][what].append(row.get(what, missing))
+    return dict(found)
 
 
-def every(work, names, given):
-    """Name and result of each setting, from so many processes."""
-    task = partial(work, folder=given.folder, releases=given.releases, dry=given.dry)
-    if given.jobs == 1:
-        yield from ((name, task(name)) for name in names)
-        return
-    with Pool(given.jobs) as pool:
-        yield from zip(names, pool.imap(task, names), strict=True)
+def measure(folder, names, releases):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        measure_one(name, folder, releases)
+        print(name, flush=True)
 
 
-def chosen(given):
-    return [name for name in SETTINGS if any(map(name.startswith, given.only or [""]))]
-
-
-def measure(given):
-    given.folder.mkdir(parents=True, exist_ok=True)
-    total = 0.0
-    for name, seconds in every(measure_one, chosen(given), given):
-        total += seconds * given.releases
-        print(f"{name:<40}{1000 * seconds:>8.0f} CPU ms a release", flush=True)
-    print(f"about {total / 3600:.2f} CPU hours of {given.releases} releases")
-
-
-def infer(given):
-    held = json.loads(given.out.read_text()) if given.out.exists() and not given.dry else {}
-    names = [name for name in chosen(given)
-             if name not in held and archive(given.folder, name).exists()]  # fmt: skip
-    total = 0.0
-    for name, (found, seconds) in every(infer_one, names, given):
-        total += seconds * given.releases
-        held[name] = found
-        each = ", ".join(
-            f"{key} {1000 * cpu:.0f}" for (_, key), cpu in cpu_of({name: found}).items()
-        )
-        print(f"{name:<40}{1000 * seconds:>8.0f} CPU ms a release: {each}", flush=True)
-        if not given.dry:
-            given.out.write_text(json.dumps(held))
-    print(f"about {total / 3600:.2f} CPU hours of {given.releases} releases")
+def infer(folder, out, names, releases):
+    held = json.loads(out.read_text()) if out.exists() else {}
+    for name in names:
+        if name not in held and archive(folder, name).exists():
+            held[name] = infer_one(name, folder, releases)
+            out.write_text(json.dumps(held, default=float))
+            print(name, flush=True)
 
 
 def cpu_of(held):
@@ -350,23 +305,23 @@ HEAD = ("setting", "analysis", "term", "about", "coverage", "width", "unbounded"
         "CPU ms")  # fmt: skip
 
 
-def line(cells):
-    texts = ["" if set(cell) <= set("nan ->") else cell.replace("|", "given") for cell in cells]
-    return f"| {' | '.join(texts)} |"
+def shown(cells):
+    """Texts without figures that are not known; a bar would end a cell."""
+    return ["" if set(cell) <= set("nan ->") else cell.replace("|", "given") for cell in cells]
 
 
 def table(new, old=None):
     """Print the rows, and then what fails."""
     after, before = rows_of(new), {} if old is None else rows_of(old)
-    print(line(HEAD) + "\n" + "| --- " * len(HEAD) + "|")
-    fails = [f"{', '.join(key)}: gone" for key in before if key not in after]
+    lines, fails = [], [f"{', '.join(key)}: gone" for key in before if key not in after]
     for key, row in after.items():
         former = before.get(key)
         cells = row.cells if former is None else [
             a if a == b else f"{a} -> {b}" for a, b in zip(former.cells, row.cells, strict=True)
         ]  # fmt: skip
-        print(line([*key, *cells]))
+        lines.append(shown([*key, *cells]))
         fails += [f"{', '.join(key)}: {text}" for text in row.failures(former)]
+    print(markdown(HEAD, lines))
     took, formerly = cpu_of(new), {} if old is None else cpu_of(old)
     for key, seconds in took.items():
         former = formerly.get(key, np.inf)
@@ -377,34 +332,14 @@ def table(new, old=None):
     print("\n".join(f"FAIL {text}" for text in fails) or "nothing fails")
 
 
-def show(given):
-    table(json.loads(given.one.read_text()))
-
-
-def compare(given):
-    table(json.loads(given.new.read_text()), json.loads(given.old.read_text()))
-
-
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    commands = parser.add_subparsers(required=True)
-    for work, paths in (
-        (measure, ["folder"]), (infer, ["folder", "out"]), (show, ["one"]),
-        (compare, ["old", "new"]),
-    ):  # fmt: skip
-        command = commands.add_parser(work.__name__)
-        command.set_defaults(work=work)
-        for path in paths:
-            command.add_argument(path, type=Path)
-        if "folder" in paths:
-            command.add_argument("--releases", type=int, default=400)
-            command.add_argument("--only", nargs="+", help="beginnings of names of settings")
-            command.add_argument("--jobs", type=int, default=1)
-            command.add_argument("--dry", action="store_true", help="time a few releases only")
-    given = parser.parse_args()
-    given.work(given)
+    places = {"work": ("measure", "infer", "compare", "show"), "paths": [Path]}
+    given = parsed(__doc__, places, releases=400, only=[str])
+    if given.work in ("measure", "infer"):
+        names = [name for name in SETTINGS if name.startswith(tuple(given.only or [""]))]
+        {"measure": measure, "infer": infer}[given.work](*given.paths, names, given.releases)
+    else:
+        table(*(json.loads(path.read_text()) for path in reversed(given.paths)))
 
 
 if __name__ == "__main__":

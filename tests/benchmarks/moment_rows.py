@@ -8,7 +8,6 @@ can be compared. CPU seconds are without imports.
 """
 
 import os
-import time
 from functools import partial
 
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
@@ -16,7 +15,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from measuring import noise_of, parsed
+from measuring import markdown, noise_of, parsed, timed
 
 import dpstats as dps
 from dpstats.privacy.noise import _noise_from
@@ -79,9 +78,7 @@ PLANS = {
 def score(plan, rows, draw):
     with _noise_from(noise_of(plan.budget)(draw)):
         measured = dps.measure(plan, rows)
-    started = time.process_time()
-    synthetic = dps.synthesize(measured, rng=draw)
-    seconds = time.process_time() - started
+    synthetic, seconds = timed(lambda: dps.synthesize(measured, rng=draw))
     family, answers, deviations = targets(measured)
     copies = synthetic.counts / synthetic.counts.sum()
     found = family.evaluate(synthetic.candidates).average(copies)
@@ -93,9 +90,9 @@ def score(plan, rows, draw):
 
 if __name__ == "__main__":
     given = parsed(__doc__, draws=5, only=[str])
-    columns = ("CPU s", "misfit: largest", "rms", "error: largest", "rms")
-    print(f"{'plan':<12}" + "".join(f"{column:>17}" for column in columns))
+    lines = []
     for name in given.only or PLANS:
         plan, rows = PLANS[name]()
         figures = np.median([score(plan, rows, draw) for draw in range(given.draws)], axis=0)
-        print(f"{name:<12}" + "".join(f"{value:>17.2f}" for value in figures), flush=True)
+        lines.append([name, *figures])
+    print(markdown(["plan", "CPU s", "misfit: largest", "rms", "error: largest", "rms"], lines))

@@ -13,12 +13,11 @@ best one, the sum over its least value, and the standard deviations of both part
 """
 
 import itertools
-import time
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from measuring import markdown, parsed
+from measuring import markdown, parsed, timed
 from scipy import optimize
 
 import dpstats as dps
@@ -52,10 +51,8 @@ def schema_of(levels, *more):
 def planned(schema, degrees, unit, budget, weights):
     """A plan of tables of some degrees, and CPU seconds of planning."""
     asked = {str(degree): dps.Marginals(schema.names, degree=degree) for degree in degrees}
-    start = time.process_time()
-    plan = dps.plan(schema, asked, budget=budget, unit=unit, weights=weights,
-                    n=ROWS if unit == "replace" else None)  # fmt: skip
-    return plan, time.process_time() - start
+    options = {"unit": unit, "weights": weights, "n": ROWS if unit == "replace" else None}
+    return timed(lambda: dps.plan(schema, asked, budget=budget, **options))
 
 
 def answers_of(strategy, published):

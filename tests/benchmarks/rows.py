@@ -31,8 +31,6 @@ import dpstats as dps
 from dpstats.measured.answers import answer
 from dpstats.privacy.noise import _noise_from
 
-CHUNK = 4096
-
 
 class Truth:
     """The true rows, and how far others are from them."""
@@ -41,27 +39,25 @@ class Truth:
         self.first, self.size = np.cumsum([0, *table.levels[:-1]]), sum(table.levels)
         column = np.repeat(np.arange(len(table.levels)), table.levels)
         self.between = column[:, None] != column
-        self.shares = self.pairs(table.rows)
+        self.shares = self.pairs(self.one_hot(table.rows))
 
     def one_hot(self, rows):
-        """Indicators of the levels of all columns, by chunks of rows."""
-        for start in range(0, len(rows), CHUNK):
-            chunk = rows[start : start + CHUNK] + self.first
-            indicators = np.zeros((len(chunk), self.size), np.float32)
-            indicators[np.arange(len(chunk))[:, None], chunk] = 1
-            yield indicators
+        """Indicators (n, levels) of the levels of all columns."""
+        indicators = np.zeros((len(rows), self.size), np.float32)
+        indicators[np.arange(len(rows))[:, None], rows + self.first] = 1
+        return indicators
 
-    def pairs(self, rows):
+    def pairs(self, found):
         """Shares of all pairs of levels among these rows."""
-        counts = sum(chunk.T @ chunk for chunk in self.one_hot(rows))
-        return counts.astype(float) / len(rows)
+        return (found.T @ found).astype(float) / len(found)
 
     def figures(self, rows):
-        errors = np.abs(self.pairs(rows) - self.shares)[self.between]  # of each table twice
-        p, never = len(self.first), ((self.shares == 0) & self.between).astype(np.float32)
-        impossible = [((chunk @ never) * chunk).any(1) for chunk in self.one_hot(rows)]
+        found, p = self.one_hot(rows), len(self.first)
+        errors = np.abs(self.pairs(found) - self.shares)[self.between]  # of each table twice
+        never = ((self.shares == 0) & self.between).astype(np.float32)
+        impossible = ((found @ never) * found).any(axis=1)
         return {"two-way": errors.sum() / (2 * p * (p - 1)), "mean": errors.mean(),
-                "max": errors.max(), "impossible": np.concatenate(impossible).mean()}  # fmt: skip
+                "max": errors.max(), "impossible": impossible.mean()}  # fmt: skip
 
 
 def measured(name, table, size, draw):
@@ -112,11 +108,10 @@ def score(given):
                         print(f"{name} {size:g} {draw}: failed, or over {given.limit} CPU s")
                         continue
                     rows = np.load(Path(folder) / "rows.npy")
-                used = dict(zip(("CPU s", "MB"), used, strict=True))
-                beside = independent(held, len(rows), np.random.default_rng(draw))
-                found += [{"budget": size, "rows": "synthetic", **truth.figures(rows), **used},
-                          {"budget": size, "rows": "independent", **truth.figures(beside)}
-                          ]  # fmt: skip
+                figures = truth.figures(rows) | dict(zip(("CPU s", "MB"), used, strict=True))
+                found.append({"budget": size, "rows": "synthetic", **figures})
+                figures = truth.figures(independent(held, len(rows), np.random.default_rng(draw)))
+                found.append({"budget": size, "rows": "independent", **figures})
         means = pd.DataFrame(found).groupby(["budget", "rows"]).mean()
         print(f"\n{name}, means of {given.draws} draws\n{means.round(6).to_string()}", flush=True)
 

@@ -9,7 +9,6 @@ size is a process of its own; its peak memory is that of all steps together. Pri
 import json
 import os
 import tempfile
-import time
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -20,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.optimize
 import scipy.stats  # noqa: F401
-from measuring import apart, markdown, parsed, peak, sized, svg
+from measuring import apart, markdown, parsed, peak, sized, svg, timed
 from moment_rows import numbers
 
 import dpstats as dps
@@ -36,16 +35,11 @@ SIZES = {
 N, M, K = 50_000, 20_000, 10_000
 
 
-class Clock:
+class Clock(dict):
     """CPU seconds by step."""
 
-    def __init__(self):
-        self.seconds = {}
-
     def __call__(self, step, work):
-        started = time.process_time()
-        result = work()
-        self.seconds[step] = time.process_time() - started
+        result, self[step] = timed(work)
         return result
 
 
@@ -115,7 +109,7 @@ def work(factor, size):
         clock("intervals", result.conf_int)
         clock("certified", lambda: result.conf_int(method="certified"))
         clock("simultaneous", lambda: result.conf_int(simultaneous=True))
-    print(json.dumps([clock.seconds, peak()]))
+    print(json.dumps([clock, peak()]))
 
 
 def show(factor, found):

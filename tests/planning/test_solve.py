@@ -4,6 +4,7 @@ import itertools
 import math
 import re
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -245,14 +246,11 @@ def digits(value):
     return float(f"{value:.3g}")
 
 
-def search(curve, start=1.0, power=0.0, low=1e-4, high=1e4, grid=digits):
-    tried = []
-
-    def shortfall(value):
-        tried.append(value)
-        return curve(value)
-
-    return *find_least(shortfall, (low, high), grid, start, power=power), tried
+def search(curve, start=1.0, power=0.0, ends=(1e-4, 1e4), grid=digits):
+    """The least value that suffices, the one below, and all that were tried."""
+    shortfall = Mock(side_effect=curve)
+    found = find_least(shortfall, ends, grid, start, power=power)
+    return *found, [value for (value,), _ in shortfall.call_args_list]
 
 
 def test_few_evaluations_find_the_root_of_a_width():
@@ -285,7 +283,7 @@ def test_other_curves_only_take_longer(curve):
 
 def test_whole_numbers_end_at_neighbours_and_none_is_tried_twice():
     hit, miss, tried = search(
-        lambda value: 0.02 * math.log(14.5 / value), 10, low=10, high=1e9,
+        lambda value: 0.02 * math.log(14.5 / value), 10, ends=(10, 1e9),
         grid=lambda value: float(int(digits(value))),
     )  # fmt: skip
     assert (hit, miss) == (15, 14)

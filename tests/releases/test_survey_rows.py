@@ -7,8 +7,6 @@ import dpstats as dps
 from dpstats.errors import RequestError
 
 N = 1_200
-
-
 DESIGN = dps.Design("w", mean=2, cap=3, unit="u", units=list(range(40)))
 
 
@@ -22,7 +20,7 @@ def release(request):
     return dps.release(plan, rows, m=100)
 
 
-def test_the_number_of_rows_is_the_sum_of_weights_over_their_mean_and_has_no_radius(release):
+def test_rows_are_weights_over_their_mean_and_means_those_of_weights_without_a_radius(release):
     assert release.n == release.measurements.n == release.k == N
     assert release.infer("y").nobs == N
     about = "" if release.measurements.strategy.unit == "replace" else "about "
@@ -31,9 +29,6 @@ def test_the_number_of_rows_is_the_sum_of_weights_over_their_mean_and_has_no_rad
     assert "Radius" not in str(release)
     with pytest.raises(RequestError, match="accuracy and bound"):
         release.radius("y")
-
-
-def test_means_are_those_of_weights(release):
     answers = release.answers(dps.Cells.condition(release.schema, "g == 'a'"))
     assert answers.means == pytest.approx([2 / 3], abs=1e-4)
     measured = release.measurements

@@ -60,6 +60,12 @@ def test_rows_have_the_guessed_means_deviations_and_shares(rows):
     assert rows["region"].isna().mean() == pytest.approx(0.2, abs=four)
     of_region = rows["region"].value_counts(normalize=True)
     np.testing.assert_allclose(of_region, [1 / 3] * 3, atol=2 * four)
+    two = dps.Schema([dps.Number("limited", values=[0, 1], missing=0)])
+    for sd in (0.2, 0.3249):  # which follows from the mean
+        guesses = dps.Guesses(typical={"limited": {"mean": 0.12, "sd": sd}})
+        assert dps.pretend(two, N, guesses, rng=1)["limited"].mean() == pytest.approx(
+            0.12, abs=0.01
+        )
 
 
 def shares_of_visits(rows):
@@ -110,11 +116,3 @@ def test_impossible_arguments_are_refused():
     ):
         with pytest.raises(dps.RequestError, match=message):
             dps.pretend(*arguments)
-
-
-def test_two_values_have_the_guessed_mean_and_the_deviation_that_follows():
-    schema = dps.Schema([dps.Number("limited", values=[0, 1], missing=0)])
-    for sd in (0.2, 0.3249):
-        guesses = dps.Guesses(typical={"limited": {"mean": 0.12, "sd": sd}})
-        rows = dps.pretend(schema, N, guesses, rng=1)
-        assert rows["limited"].mean() == pytest.approx(0.12, abs=0.01)
