@@ -79,6 +79,8 @@ def test_lines_of_any_kind_have_one_outcome(outcome, tmp_path, monkeypatch):
                 monkeypatch.setattr(delimited, "CSV_BLOCK", size)
                 found.append(outcome(path))
         assert found[::2] == found[1::2], bad
+    path.write_bytes(HEADER.encode() + b"\r\n" + good)  # a quote ends a line, as Windows ends it
+    assert outcome(path)[1] == 6
 
 
 # Lines, and whether one would swallow others.

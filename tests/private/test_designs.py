@@ -234,6 +234,7 @@ def test_a_plan_protects_units_or_persons_beside_them(tmp_path):
         assert f"by the key '{person}', are scaled to at most the cap in all" in fit.persons
         assert f"those of {len(scaled)} keys are scaled" in fit.persons
     plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), person="school", rows_per_person=2)
+    assert "those with a key" in " ".join(str(plan).split())
     assert "not independent" not in str(plan.preview(n=100))  # contrasts of units allow for it
     for person in ("weight", "area", "flag"):
         with pytest.raises(dps.RequestError, match="tells persons apart"):

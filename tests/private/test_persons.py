@@ -218,6 +218,9 @@ def test_the_number_of_rows_that_are_used_is_the_public_one(tmp_path):
     with pytest.raises(dps.DataError, match="no rows with a key in the column 'id'; nothing was"):
         dps.measure(plan_of(), frame.assign(id=None))
     assert dps.measure(plan_of(unit="add_remove"), frame.assign(id=None)).strategy.n is None
+    said = " ".join(str(plan_of()).split())
+    assert "at most 2 rows per person are used, the first ones by the key 'id'" in said
+    assert "the exact number of rows that are used, the first 2 rows of each person" in said
     plan_of().save(tmp_path / "plan.json")
     assert dps.Plan.load(tmp_path / "plan.json") == plan_of()
     assert plan_of().digest != plan_of(person=None).digest

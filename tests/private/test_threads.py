@@ -93,7 +93,7 @@ def test_a_failure_in_a_thread_ends_all_and_holds_no_frame(error, threads, frame
         assert "reading the rows failed (ValueError); nothing was released or spent" in said
         assert "31.7" not in said
     for held in frames_of(caught):
-        assert not {"running", "batch", "part", "totals"} & set(held)
+        assert not {"running", "batch", "part", "totals", "futures"} & set(held)
 
 
 @pytest.mark.parametrize("failing", ["helper", "caller", "progress"])

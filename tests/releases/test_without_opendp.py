@@ -15,6 +15,8 @@ import pyarrow
 import dpstats as dps
 from dpstats.cli import main
 
+made = dps.synthesize(dps.Measurements.load("m.zip"), m=50, k=20, rng=1)
+assert len(made.to_frame()) == 20
 release = dps.load("r.zip")
 assert release.bound("smoker and age >= 65")
 assert len(release.draws(2, rng=1)[0])
@@ -42,7 +44,9 @@ def test_reading_and_inferring_need_no_opendp_and_a_measurement_says_what_is_lac
         "line": dps.OLS("age ~ C(smoker)"),
         "middle": dps.Quantile("age"),
     }
-    dps.release(dps.plan(schema, asked, budget=dps.PureDP(5)), rows, m=100).save("r.zip")
+    saved = dps.release(dps.plan(schema, asked, budget=dps.PureDP(5)), rows, m=100)
+    saved.save("r.zip")
+    saved.measurements.save("m.zip")
     rows.to_csv("rows.csv", index=False)
     done = subprocess.run(
         [sys.executable, "-c", CODE], capture_output=True, text=True, check=False, timeout=300
