@@ -154,6 +154,7 @@ CASES = {
         (lambda: curve(by="age"), "different columns"),
         (lambda: curve(by="region", given="region == 'north'"), "given"),
         (lambda: curve(entry="little"), "edge"), (lambda: curve(entry="rent"), "missing="),
+        (lambda: curve("rent", entry="little"), "'rent' has allow_missing=True"),
     ],
     "elastic_net": [
         (lambda: dps.Lasso("pay ~ age", 0), "alpha must be a positive number"),

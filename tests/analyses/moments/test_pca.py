@@ -85,6 +85,7 @@ def test_sampling_part_is_the_classical_one_without_noise(no_noise, infer):
 def test_plots_show_the_intervals(infer):
     pytest.importorskip("matplotlib").use("agg")
     result = infer(dps.PCA(NAMES, n_components=3), dps.PureDP(1))
+    assert list(result.scores(rows())) == ["PC1", "PC2", "PC3"]
     for ratio in (False, True):
         ax = dps.plots.scree(result, ratio=ratio)
         part = slice(3, 6) if ratio else slice(0, 3)

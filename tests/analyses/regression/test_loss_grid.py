@@ -186,6 +186,12 @@ def test_the_page_on_m_estimation_runs_and_has_right_figures(capsys):
     assert shown in proofs
     assert f"the sum of the ranges is {block.size} and" in proofs
 
+    axes, risk = [np.linspace(-2, 2, 21)] * 2, logistic_risk(people(5_000))
+    exact = np.array([risk(b) for b in itertools.product(*axes)])
+    widths = [np.diff(NearMinimisers(axes, exact, exact, np.ones(2), convex).hull)[1, 0]
+              for convex in (True, False)]  # fmt: skip
+    assert "within {:.2f} by convexity and within {:.1f} by the".format(*widths) in text
+
 
 # The set of possible minimisers holds the minimum whenever the bounds at the grid points hold.
 

@@ -257,7 +257,7 @@ def test_the_noise_on_a_robust_variance_is_what_it_is_said_to_be(seeded_noise, f
 
 # Rows shrunk to a public norm: as statsmodels has it on rows shrunk one by one.
 
-CLIPPED = {"clip_norm": 2.1, "center": {"a": 4, "y": 1}, "scale": {"a": 2, "b": 0.5, "y": 2.5}}
+CLIPPED = {"clip_norm": 2.1, "center": {"a": 4, "y": 2}, "scale": {"a": 2, "b": 0.5, "y": 2.5}}
 
 
 def shrunk(frame, clip_norm, center=None, scale=None):

@@ -109,6 +109,15 @@ def test_bounds_hold_for_every_error_within_the_radius(monkeypatch):
     assert np.isinf(precision.bounds(0.05, "population")[1]).all()
 
 
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_much_noise_is_nearly_singular(unit):
+    """Also where the matrix is that of the rows: the law of the noise alone says so."""
+    precision = NoisyPrecision(covariance_of(0.05, unit=unit))
+    assert precision.singular
+    assert np.isnan(precision.matrix).all()
+    assert np.isinf(precision.bounds(0.05, "table")[1]).all()
+
+
 def correlations(matrix):
     root = np.sqrt(np.abs(np.diag(matrix)))
     return (matrix / np.outer(root, root))[tuple(PAIRS)]
