@@ -150,6 +150,9 @@ CASES = {
     "survival": [
         (lambda: curve(event="age >= 40"), r"events \['age >= 40'\]"),
         (lambda: curve("region"), "time must"), (lambda: curve(ties="first"), "ties"),
+        (lambda: curve(event=3), "must be a text or a list"),
+        (lambda: curve(event=("retired", "retired")), "'retired' twice"),
+        (lambda: curve("pay"), "single bin"),
         (lambda: curve(event=("retired", YES)), "exclude each other"),
         (lambda: curve(by="age"), "different columns"),
         (lambda: curve(by="region", given="region == 'north'"), "given"),

@@ -66,6 +66,8 @@ def test_zero_noise_components_are_scikit_learns(no_noise, standardize, unit, in
     assert list(scores) == ["PC1", "PC2", "PC3", "PC4"]
     with pytest.raises(dps.RequestError, match="steps"):
         result.scores(rows().drop(columns="steps"))
+    with pytest.raises(dps.RequestError, match="scores need a DataFrame"):
+        result.scores(rows().to_numpy())
     assert result.terms[6:9] == ["PC3 ratio", "PC4 ratio", "PC1: age"]
     np.testing.assert_array_equal(result.loadings()["estimate"], result.params[8:])
     np.testing.assert_allclose(result.mean_, numbers.mean(axis=0), rtol=1e-10)
@@ -86,6 +88,7 @@ def test_plots_show_the_intervals(infer):
     pytest.importorskip("matplotlib").use("agg")
     result = infer(dps.PCA(NAMES, n_components=3), dps.PureDP(1))
     assert list(result.scores(rows())) == ["PC1", "PC2", "PC3"]
+    np.testing.assert_array_equal(result.explained_variance_ratio_, result.params[3:6])
     for ratio in (False, True):
         ax = dps.plots.scree(result, ratio=ratio)
         part = slice(3, 6) if ratio else slice(0, 3)
