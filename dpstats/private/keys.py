@@ -29,6 +29,8 @@ def codes_of_keys(keys: pa.Array) -> tuple[Codes, list[bytes]]:
             keys = keys.view(_INTEGERS[keys.type.bit_width])
         elif pa.types.is_nested(keys.type) or pa.types.is_temporal(keys.type):
             return np.full(len(keys), -1), []
+        elif pa.types.is_float16(keys.type):  # older Arrow cannot count halves
+            keys = keys.cast(pa.float32())
         keys = (plain(keys) if holds_text(keys.type) else keys).dictionary_encode()
         numbers: dict[bytes, int] = {}
         of_entry = np.array([

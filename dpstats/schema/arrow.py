@@ -202,10 +202,12 @@ def _floats(values: pa.Array) -> NDArray[np.float64]:
 
 def _shortest_decimals(values: pa.Array) -> NDArray[np.float64]:
     """Short floats as the shortest decimals that they are read from, which a file would hold."""
-    encoded = _filled(values, _NAN_CELL).dictionary_encode()  # each is read once
+    # Each is read once. Arrow writes halves with more digits, and older ones cannot count them.
+    encoded = _filled(values, _NAN_CELL).cast(pa.float32()).dictionary_encode()
     distinct = encoded.dictionary
-    if pa.types.is_float16(distinct.type):  # which Arrow writes with more digits
-        texts = pa.array(np.from_dlpack(distinct).astype(str), pa.large_string())
+    if pa.types.is_float16(values.type):
+        halves = np.from_dlpack(distinct).astype(np.float16)
+        texts = pa.array(halves.astype(str), pa.large_string())
     else:
         texts = distinct.cast(pa.large_string())
     return _numpy(texts.cast(pa.float64()).take(encoded.indices), np.float64)

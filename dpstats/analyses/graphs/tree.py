@@ -234,7 +234,9 @@ def spanning_tree(weights: Floats, pairs: Pairs, p: int) -> NDArray[np.bool_]:
     from scipy.sparse.csgraph import minimum_spanning_tree
 
     ranks = np.argsort(np.argsort(-weights, kind="stable")) + 1.0  # distinct, and no edge has 0
-    tree = minimum_spanning_tree(sparse.coo_array((ranks, pairs), shape=(p, p)))
+    # Indices of 32 bits: older graphs of SciPy take no others.
+    places = np.asarray(pairs, dtype=np.int32)
+    tree = minimum_spanning_tree(sparse.coo_array((ranks, tuple(places)), shape=(p, p)))
     return np.asarray(tree.toarray()[tuple(pairs)] > 0)
 
 
