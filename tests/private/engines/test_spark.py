@@ -58,8 +58,8 @@ def session(tmp_path_factory):
         session = SparkSession.builder.master("local[2,2]").config(map=options).getOrCreate()
         signal.signal(signal.SIGINT, handler)  # Spark's own cancels all jobs
         session.sparkContext.setLogLevel("OFF")
-        # It logs each Java object that Python drops, in whichever test that happens.
-        logging.getLogger("py4j").setLevel(logging.INFO)
+        # It logs objects that Python drops and connections that end, in whichever test that is.
+        logging.getLogger("py4j").setLevel(logging.WARNING)
         yield session
         session.stop()
 
