@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +23,7 @@ BATCH_ROWS = 2**17
 _GATHERED = 2**26  # bytes
 Part = Iterable[pa.RecordBatch]
 T = TypeVar("T")
+_READ: weakref.WeakSet[pa.RecordBatchReader] = weakref.WeakSet()  # streams that have no rows left
 _UNEVEN = re.compile(r"CSV parse error: (Row #(?P<line>\d+): )?Expected \d+ columns, got \d+")
 
 
@@ -180,11 +182,18 @@ def one_by_one(batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
 
 def open_stream(data: Any) -> Source:
     """Anything with ``__arrow_c_stream__``; read once, unless it knows its number of rows."""
+    if isinstance(data, pa.RecordBatchReader) and data in _READ:
+        raise DataError(
+            "this stream has been read, by dpstats, and has no rows left: make it anew, or pass a "
+            "table, such as reader.read_all()"
+        )
     rows = data.num_rows if isinstance(data, pa.Table) else getattr(data, "height", None)
     known = isinstance(rows, int)
     first = pa.RecordBatchReader.from_stream(data)
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        if isinstance(data, pa.RecordBatchReader):
+            _READ.add(data)
         for batch in pa.RecordBatchReader.from_stream(data) if known else first:
             yield batch.select(list(names))
 

@@ -70,6 +70,17 @@ def test_counts_and_likely_meanings_on_every_route(plan, tmp_path, monkeypatch):
     assert "\x1b" not in str(fit) + repr(fit) + fit._repr_html_()
 
 
+def test_a_stream_that_was_checked_is_not_measured_without_its_rows(tmp_path):
+    asked = {"m": dps.Marginals(list(SCHEMA.names), 1)}
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1), unit="add_remove")
+    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1), unit="add_remove")
+    stream = pa.table(pd.DataFrame(CELLS)).to_reader()
+    assert dps.check(plan, stream).rows == 6
+    with pytest.raises(dps.DataError, match=r"has been read, .* make it anew"):
+        dps.measure(plan, stream, ledger=ledger)
+    assert ledger.spent == 0
+
+
 def test_it_says_what_a_release_would_say_of_the_number_of_rows():
     for options, rows, says in [
         ({"n": 4}, 3, "the plan was made for n = 4 rows and the table has 3; make the plan"),
