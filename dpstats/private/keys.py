@@ -29,7 +29,7 @@ def codes_of_keys(keys: pa.Array) -> tuple[Codes, list[bytes]]:
             keys = keys.view(_INTEGERS[keys.type.bit_width])
         elif pa.types.is_nested(keys.type) or pa.types.is_temporal(keys.type):
             return np.full(len(keys), -1), []
-        elif pa.types.is_float16(keys.type):  # older Arrow cannot count halves
+        elif pa.types.is_float16(keys.type):  # Arrow 25 has no dictionary of halves
             keys = keys.cast(pa.float32())
         keys = (plain(keys) if holds_text(keys.type) else keys).dictionary_encode()
         numbers: dict[bytes, int] = {}
@@ -72,7 +72,7 @@ def key_of(cell: object) -> bytes | None:
 
 
 def is_period(cell: object) -> bool:
-    """Whether a cell is a period of pandas, which need not be installed; NaT is none."""
+    """True if a cell is a period of pandas, which need not be installed; NaT is none."""
     return type(cell).__name__ == "Period" and type(cell).__module__.split(".")[0] == "pandas"
 
 

@@ -202,10 +202,10 @@ def _floats(values: pa.Array) -> NDArray[np.float64]:
 
 def _shortest_decimals(values: pa.Array) -> NDArray[np.float64]:
     """Short floats as the shortest decimals that they are read from, which a file would hold."""
-    # Each is read once. Arrow writes halves with more digits, and older ones cannot count them.
+    # Each is read once; as floats, since Arrow 25 has no dictionary of halves.
     encoded = _filled(values, _NAN_CELL).cast(pa.float32()).dictionary_encode()
     distinct = encoded.dictionary
-    if pa.types.is_float16(values.type):
+    if pa.types.is_float16(values.type):  # which Arrow writes with more digits
         halves = np.from_dlpack(distinct).astype(np.float16)
         texts = pa.array(halves.astype(str), pa.large_string())
     else:
