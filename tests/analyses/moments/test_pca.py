@@ -1,3 +1,4 @@
+import dataclasses
 import importlib
 
 import numpy as np
@@ -68,6 +69,8 @@ def test_zero_noise_components_are_scikit_learns(no_noise, standardize, unit, in
         result.scores(rows().drop(columns="steps"))
     with pytest.raises(dps.RequestError, match="scores need a DataFrame"):
         result.scores(rows().to_numpy())
+    with pytest.raises(dps.RequestError, match="noise exceeds a variance"):
+        dataclasses.replace(result, spread=np.zeros(4)).scores(rows())
     assert result.terms[6:9] == ["PC3 ratio", "PC4 ratio", "PC1: age"]
     np.testing.assert_array_equal(result.loadings()["estimate"], result.params[8:])
     np.testing.assert_allclose(result.mean_, numbers.mean(axis=0), rtol=1e-10)

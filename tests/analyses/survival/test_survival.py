@@ -195,6 +195,17 @@ def test_the_alternative_of_a_power_has_the_hazard_ratio():
     assert [first[-1], second[-1]] == pytest.approx([0.9, 0.8])
     with pytest.raises(dps.RequestError, match="hazard ratio"):
         asked.alternative(SCHEMA, -1.0)
+    for other in (HALF, dps.Survival("days", KINDS, by="sex")):  # three groups, two events
+        with pytest.raises(dps.RequestError, match="two groups and one event"):
+            other.alternative(SCHEMA, 2.0)
+
+
+def test_more_cells_than_are_allowed_and_rows_without_their_release_are_refused(rows):
+    days = dps.Number("days", 0, 3000, points=3001, edges=range(1, 3000), missing=0)
+    with pytest.raises(dps.RequestError, match=r"have 6000 cells .* at most 5000 are allowed"):
+        dps.Survival("days", EVENT).family(dps.Schema([days, SCHEMA["status"]]))
+    with pytest.raises(dps.RequestError, match="a radius is not enough"):
+        dps.corrected.infer(HALF, rows, radius=0.01, schema=SCHEMA, n=len(rows))
 
 
 def test_times_may_be_dates(no_noise, inferred):
