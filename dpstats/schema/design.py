@@ -34,6 +34,7 @@ STEPS = 2**12
 """Largest code of a weight: weights have a grid of cap / STEPS."""
 HASHED_PAIRS = 2**20
 """Pairs among which units that are not declared are spread by their hash."""
+_LEAST_HASHED = 10  # units; of few all may fall into one contrast and cancel
 UNPAIRED = -1
 """Code of a unit that is in no contrast."""
 _MOST_UNITS = 100_000
@@ -72,7 +73,8 @@ class Design(Cached):
         schools; a column that tells rows apart where rows were drawn one by one.
     units : mapping of stratum to sequence of keys, int, or sequence of keys, optional
         All strata with the keys of all units drawn in them (of one stratum, only the keys), or how
-        many there are in all, or None if neither is known. Without keys intervals are wider.
+        many there are in all, 10 or more, or None if neither is known. Without keys intervals are
+        wider.
     deff : float, optional
         Public design effect of shares: their variance over that of as many independent rows. Used
         instead of the units where intervals are then planned to be shorter, or there are none.
@@ -169,8 +171,11 @@ class Design(Cached):
         if units is None:
             return None
         if is_number(units):
-            if isinstance(units, float) or units < 2:
-                raise SchemaError(f"a design has two units at least, got units={short(units)}")
+            if isinstance(units, float) or units < _LEAST_HASHED:
+                raise SchemaError(
+                    f"a number of units is at least {_LEAST_HASHED}, since these are spread by a "
+                    f"hash: list the keys of fewer; got units={short(units)}"
+                )
             return int(units)
         if not isinstance(units, Mapping):
             if isinstance(units, str) or not isinstance(units, Sequence):
@@ -267,12 +272,13 @@ class Design(Cached):
         SchemaError
         """
         lonely = [stratum for stratum, keys in self.listed_units if len(keys) == 1]
-        if lonely and self.lonely == "refuse":
+        only = self.number_of_units == 1
+        if lonely and (self.lonely == "refuse" or only and self.lonely != "certainty"):
             strata = f"strata {first_few(lonely)} of the design are"
             raise SchemaError(
                 f"{'the design is' if self.strata is None else strata} declared with one unit, "
                 "from which no sampling error follows: declare "
-                + ("two or more" if self.strata is None else
+                + ("two or more" if only else
                    "lonely='certainty', 'adjust' or 'collapse'")
             )  # fmt: skip
 

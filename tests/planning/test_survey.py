@@ -113,3 +113,8 @@ def test_refusals_name_the_analysis_and_say_what_is_declared():
         planned(analyses=twice)
     with pytest.raises(RequestError, match=r"the design is declared with one unit.* two or more"):
         planned(strata=None, units=[1])
+    for lonely in ("adjust", "collapse"):  # its distance from the mean of all is 0
+        with pytest.raises(RequestError, match="declared with one unit"):
+            planned(units={"one": [1]}, lonely=lonely)
+    with pytest.raises(RequestError, match="a number of units is at least 10"):
+        planned(strata=None, units=9)

@@ -273,10 +273,12 @@ class CellEquations(Equations):
         return values
 
     def _inside(self, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
-        """Cells of columns that the regression is of."""
+        """Cells of columns that the regression is of, whether a number has a value or not."""
         given = self.moments.given
-        shape = tuple(column.bins for column in columns)
-        return np.ones(shape, np.bool_) if given is None else given.over(columns)
+        if given is None:
+            return np.ones(tuple(column.bins for column in columns), np.bool_)
+        answered = tuple(column for column in given.answered if column in columns)
+        return replace(given, answered=answered).over(columns)
 
     def _cell(self, columns: tuple[Column, ...], bins: Codes) -> NDArray[np.bool_]:
         """Cells of columns whose regressors have these bins (c,), inside the condition."""

@@ -19,6 +19,7 @@ from dpstats.analyses.survey.weighted import (
     Totals,
     design_footer,
     design_notes,
+    effective_number,
 )
 from dpstats.analyses.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.arrays import Codes, Floats
@@ -76,38 +77,36 @@ class Covariances:
     ----------
     independent
         Of the sampling error of as many independent rows, under the null hypothesis.
-    products, subtracted
-        Sum of products of the linearised contrasts, and what noise adds to it.
+    linearised : (J, q) float64
+        Contrasts of the departures; none with a declared design effect.
+    subtracted
+        What noise adds to the sum of their products.
     noise
         Of the noise on the departures.
-    contrasts : float
-        Effective number of contrasts; 0 with a declared design effect.
+    most_contrasts : float
+        Effective number of contrasts, where all have about the same variance.
     deff : float or None
     """
 
     independent: Floats
-    products: Floats
+    linearised: Floats
     subtracted: Floats
     noise: Floats
-    contrasts: float
+    most_contrasts: float
     deff: float | None
 
     @classmethod
     def of(cls, estimates: Estimates, slopes: Floats, independent: Floats) -> Covariances:
         """Covariances of combinations (q, p) of some estimates."""
         used = np.flatnonzero(slopes.any(axis=0))  # others may have no estimate
-        products, subtracted, noise = (
-            slopes[:, used] @ one[np.ix_(used, used)] @ slopes[:, used].T
-            for one in (*estimates.contrast_moments, estimates.noise_covariance)
-        )
-        design = estimates.totals.design
+        slopes, within = slopes[:, used], np.ix_(used, used)
         return cls(
             independent,
-            products,
-            subtracted,
-            noise,
+            estimates.linearised[:, used] @ slopes.T,
+            slopes @ estimates.contrast_moments[1][within] @ slopes.T,
+            slopes @ estimates.noise_covariance[within] @ slopes.T,
             estimates.most_contrasts if estimates.contrasts else 0.0,
-            design.deff,
+            estimates.totals.design.deff,
         )
 
     def effects(self) -> tuple[float, float, float]:
@@ -122,17 +121,20 @@ class Covariances:
             return np.asarray(np.linalg.solve(root, half.T))
 
         noise, df = over(self.noise), np.inf
-        if self.contrasts:
-            values, vectors = np.linalg.eigh(over(self.products - self.subtracted))
-            added = np.diag(vectors.T @ over(self.subtracted) @ vectors)
-            floor = np.minimum(HIDDEN * added * np.sqrt(2 / self.contrasts), 1)
+        if len(self.linearised):
+            z, subtracted = np.linalg.solve(root, self.linearised.T).T, over(self.subtracted)
+            products = z.T @ z
+            shape = np.trace(products) ** 2 / max(np.sum(products**2), 1e-300)
+            squares = np.sum(z**2, axis=1)
+            contrasts = float(effective_number(squares, max(shape, 1.0), self.most_contrasts))
+            values, vectors = np.linalg.eigh(products - subtracted)
+            added = np.diag(vectors.T @ subtracted @ vectors)
+            floor = np.minimum(HIDDEN * added * np.sqrt(2 / contrasts), 1)
             sampling = (vectors * np.maximum(values, floor)) @ vectors.T
-            measured = max(
-                np.trace(over(self.products)), np.trace(sampling + over(self.subtracted))
-            )
+            measured = max(np.trace(products), np.trace(sampling + subtracted))
             whole = np.trace(sampling + noise)
             ratio = float(whole / measured) if measured > 0 else 1.0
-            df = max(self.contrasts * ratio**2, 1.0)
+            df = float(np.clip(contrasts * ratio**2, 1.0, contrasts))
         else:
             assert self.deff is not None
             sampling = self.deff * np.eye(len(noise))

@@ -191,6 +191,16 @@ def _of_hash(design: Design) -> float:
     return units / (units - 1) if isinstance(units, int) else 1.0
 
 
+def effective_number(squares: Floats, shape: float, most: float) -> Floats:
+    """Effective number of contrasts by squares (J, ...) of their lengths, eq. concentrated-degrees.
+
+    `shape` is 1 for contrasts of one parameter.
+    """
+    fourth = np.maximum(np.sum(squares**2, axis=0), 1e-300)
+    ratio = squares.sum(axis=0) ** 2 / fourth
+    return np.asarray(np.clip(ratio + 2 * (ratio - 1) / shape, 1.0, max(most, 1.0)))
+
+
 def _contrasts(release: ReleaseView, block: Block) -> tuple[Contrasts, Floats, Floats] | None:
     """Contrasts of a block in unit scale (J, d), and the covariance (d, d) of noise on each."""
     best: tuple[Contrasts, Floats, Floats] | None = None
@@ -252,13 +262,17 @@ class Estimates(Cached):
         return by_contrasts(self.totals.values)
 
     @cached_property
+    def linearised(self) -> Floats:
+        """Linearised contrasts (J, q), whose products have the sampling covariance and noise."""
+        z = self.totals.contrasts @ self._contrast_slopes.T
+        return np.asarray(np.sqrt(self.totals.factors)[:, np.newaxis] * z)
+
+    @cached_property
     def contrast_moments(self) -> tuple[Floats, Floats]:
         """Sum of products of the linearised contrasts (q, q), and what noise adds to it."""
         slopes = self._contrast_slopes
-        z = self.totals.contrasts @ slopes.T
-        factors = self.totals.factors
         noise = slopes @ self.totals.contrast_noise @ slopes.T
-        return (z.T * factors) @ z, factors.sum() * noise
+        return self.linearised.T @ self.linearised, self.totals.factors.sum() * noise
 
     @cached_property
     def sampling_covariance(self) -> Floats:
@@ -289,14 +303,18 @@ class Estimates(Cached):
 
     @cached_property
     def degrees_of_freedom(self) -> Floats:
-        """Degrees of freedom (q,), eq. degrees-of-freedom; infinite with a declared deff."""
+        """Degrees of freedom (q,), eq. degrees-of-freedom; infinite with a declared deff.
+
+        At most the number of contrasts: one or two can be small by chance.
+        """
         if not self.contrasts:
             return np.full(len(self.params), np.inf)
         products, noise = self._squares
         sampling = np.diag(self.sampling_covariance)
         whole = sampling + np.diag(self.noise_covariance)
         measured = np.maximum(np.maximum(products, sampling + noise), 1e-300)
-        return np.asarray(np.maximum(self.number_of_contrasts * (whole / measured) ** 2, 1.0))
+        contrasts = self.number_of_contrasts
+        return np.asarray(np.clip(contrasts * (whole / measured) ** 2, 1.0, contrasts))
 
     @property
     def contrasts(self) -> int:
@@ -326,10 +344,7 @@ class Estimates(Cached):
         """
         if not self.contrasts:
             return np.full(len(self.params), np.inf)
-        factors, most = self.totals.factors, self.most_contrasts
-        squares = factors[:, np.newaxis] * (self.totals.contrasts @ self._contrast_slopes.T) ** 2
-        fourth = np.maximum(np.sum(squares**2, axis=0), 1e-300)
-        return np.asarray(np.clip(3 * squares.sum(axis=0) ** 2 / fourth - 2, 1.0, max(most, 1.0)))
+        return effective_number(self.linearised**2, 1.0, self.most_contrasts)
 
     @cached_property
     def moving_noise(self) -> Floats:
@@ -349,15 +364,15 @@ class Estimates(Cached):
     def half_widths(self, alpha: float | Floats) -> Floats:
         """Half the widths (q,) of intervals at level 1 - alpha, or (q,) levels, eq. survey-limits.
 
-        The shortest of t limits, whose degrees of freedom are at most the number of contrasts; of
-        those that take a t quantile for the sampling error alone; and of those with a confidence
-        bound on the sampling variance, where noise leaves hardly a degree of freedom.
+        The shortest of t limits; of those that take a t quantile for the sampling error alone; and
+        of those with a confidence bound on the sampling variance, where noise leaves hardly a
+        degree of freedom.
         """
         from scipy import stats
 
         sampling, noise = np.diag(self.sampling_covariance), np.diag(self.noise_covariance)
-        df, contrasts = self.degrees_of_freedom, self.number_of_contrasts
-        widths = stats.t.ppf(1 - alpha / 2, np.minimum(df, contrasts)) * np.sqrt(sampling + noise)
+        contrasts = self.number_of_contrasts
+        widths = stats.t.ppf(1 - alpha / 2, self.degrees_of_freedom) * np.sqrt(sampling + noise)
         if not self.contrasts:
             return np.asarray(widths)
         products, hidden = self._squares
@@ -614,12 +629,22 @@ class DesignIntervals(Estimated, Cached):
         along = axes @ ((axes.T @ away) / np.maximum(sizes, _LEAST_SIZE))
         if not along.any():
             return 0.0, 1.0, float(len(values)), 1.0
+        lengths = np.linalg.norm(part.slopes, axis=1, keepdims=True)
+        by_totals = part.slopes / np.maximum(lengths, 1e-300)
+        size = int(np.linalg.matrix_rank(by_totals, tol=_ROUNDING))
+        df = float(np.min(part.degrees_of_freedom))
+        rest = df - size + 1
+        if rest < 1:  # too few to test all at once: what differs most by itself, eq. survey-joint
+            singles = [
+                replace(self, parts=(part.along([t], row[np.newaxis]),), chosen=None)
+                for t, row in zip(part.estimand.terms, np.eye(len(values)), strict=True)
+            ]
+            tests = [one.wald(value) for one, value in zip(singles, values[:, None], strict=True)]
+            statistic, pvalue, *of_one = min(tests, key=lambda test: test[1])
+            return statistic, min(1.0, len(values) * pvalue), *of_one
         along /= np.abs(along).max()
         combined = part.along(["combination"], along[np.newaxis])
         squared = combined.t_squared(along[np.newaxis] @ away)
-        size = max(int(np.sum(sizes > _ROUNDING)), 1)
-        df = float(np.min(part.degrees_of_freedom))
-        rest = max(df - size + 1, 1.0)
         statistic = squared / size * (rest / df if np.isfinite(df) else 1.0)
         return statistic, float(stats.f.sf(statistic, size, rest)), float(size), rest
 

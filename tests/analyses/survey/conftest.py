@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
-from dpstats.analyses.survey.quantile import NearestEffects
+from dpstats.analyses.survey import rao_scott, weighted
 from dpstats.analyses.survey.weighted import Estimates, Totals
 
 DATA = Path(__file__).parents[2] / "data"
@@ -114,6 +114,6 @@ def all_contrasts(monkeypatch):
         return with_all_contrasts(totals, block, release.schema)
 
     monkeypatch.setattr(Totals, "of", classmethod(of))
-    for kind in (Estimates, NearestEffects):  # as many degrees of freedom as R takes
-        whole = property(lambda self: np.full(len(self.params), self.most_contrasts))
-        monkeypatch.setattr(kind, "number_of_contrasts", whole)
+    for module in (weighted, rao_scott):  # as many degrees of freedom as R takes
+        whole = lambda squares, shape, most: np.full(squares.shape[1:], most)  # noqa: E731
+        monkeypatch.setattr(module, "effective_number", whole)

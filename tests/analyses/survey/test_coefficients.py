@@ -137,10 +137,14 @@ def test_numbers_and_responses_that_may_be_missing(surveyed):
     rows["ill"] = rows["ill"].astype(bool).astype(object)
     for name in ("age", "kind", "ill", "cost"):
         rows.loc[rng.random(n) < 0.1, name] = None
-    asked = {"odds": dps.Logistic("ill ~ age + kind"), "cost": dps.Poisson("cost ~ age + kind")}
+    asked = {
+        "odds": dps.Logistic("ill ~ age + kind"),
+        "cost": dps.Poisson("cost ~ age + kind"),
+        "line": dps.OLS("cost ~ ill"),
+    }
     release = release_of(rows, surveyed.schema(*columns), asked)
     families = sm.families.Binomial(), sm.families.Poisson()
-    for name, response, family in zip(asked, ("ill", "cost"), families, strict=True):
+    for name, response, family in zip(("odds", "cost"), ("ill", "cost"), families, strict=True):
         complete = rows.dropna(subset=["age", "kind", response])
         age, kind, y, u = complete[["age", "kind", response, "u"]].to_numpy(float).T
         exact = weighted_fit(np.array([np.ones(len(y)), age, kind]), y, u, family)
@@ -150,6 +154,9 @@ def test_numbers_and_responses_that_may_be_missing(surveyed):
         assert np.all(away <= part.hidden)
         assert np.all(away <= 0.01 * result.bse)
     assert part.hidden[0] > 0.03 * result.bse[0]  # the rounding of costs
+    ill, costs, u = rows.dropna(subset=["ill", "cost"])[["ill", "cost", "u"]].to_numpy(float).T
+    sums = [np.average(costs[ill == level], weights=u[ill == level]) for level in (0, 1)]
+    assert release.infer("line").params[1] == pytest.approx(np.diff(sums)[0], rel=1e-6)
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -210,6 +217,27 @@ def test_tests_are_by_the_covariance_of_the_design(released):
     sd = np.sqrt(np.array([1, -1]) @ covariance @ [1, -1])
     assert one.sd == pytest.approx(sd, rel=1e-6)
     assert one.tvalue == pytest.approx((one.effect - 0.1) / sd, rel=1e-6)
+
+
+def test_more_coefficients_than_contrasts_are_tested_one_by_one():
+    """Two contrasts do not give the covariance of three coefficients (eq. survey-joint)."""
+    units = {"first": ["a", "b"], "second": ["c", "d"]}
+    design = dps.Design("w", mean=1, cap=1, high=1, strata="h", unit="u", units=units)
+    columns = [dps.Boolean("y"), dps.Category("g", ["p", "q", "r", "t"])]
+    rng, asked = np.random.default_rng(8), {"odds": dps.Logistic("y ~ g")}
+    u, g = rng.integers(0, 4, (2, 8_000))
+    y = rng.random(8_000) < (0.5 + 0.08 * rng.standard_normal((4, 4)))[u, g]
+    rows = pd.DataFrame({"y": y, "g": np.array(list("pqrt"))[g], "w": 1,
+                         "h": np.array(["first", "second"])[u // 2],
+                         "u": np.array(list("abcd"))[u]})  # fmt: skip
+    plan = dps.plan(dps.Schema(columns, design=design), asked, budget=dps.PureDP(10**5), n=8_000)
+    result = dps.release(plan, rows, m=10).infer("odds")
+    test = result.f_test(np.eye(4)[1:])
+    least = int(np.argmin(np.asarray(result.pvalues)[1:])) + 1
+    assert test.pvalue == pytest.approx(min(1, 3 * result.pvalues[least]))
+    assert test.statistic == pytest.approx(result.tvalues[least] ** 2, rel=1e-6)
+    assert test.df_num == 1 <= test.df_denom <= 2
+    assert "too few degrees of freedom" in test.summary()
 
 
 @pytest.mark.parametrize("epsilon", [0.02, 0.002])

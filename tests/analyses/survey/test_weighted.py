@@ -128,14 +128,27 @@ def test_strata_of_one_unit_are_those_of_r(surveyed, lonely):
 
 
 def test_a_domain_of_one_stratum_has_one_degree_of_freedom(nhanes):
-    """Fourteen pairs are declared, and thirteen contrasts are zero (eq. concentrated-degrees)."""
+    """Fourteen pairs are declared, and thirteen contrasts are zero (eq. concentrated-degrees).
+
+    Tests of two groups then have the p-value of their difference (eq. concentrated-jointly).
+    """
     frame, design = nhanes
     strata = dps.Category("SDMVSTRA", sorted(set(frame["SDMVSTRA"])))
-    schema = dps.Schema([dps.Category("HI_CHOL", [0, 1]), strata], design=design)
-    asked = {"by": dps.GroupMeans("HI_CHOL", by="SDMVSTRA"), "all": dps.Proportion("HI_CHOL == 1")}
+    race = dps.Category("race", [1, 2, 3, 4])
+    schema = dps.Schema([dps.Category("HI_CHOL", [0, 1]), strata, race], design=design)
+    one = {"given": "SDMVSTRA == 78"}
+    asked = {
+        "by": dps.GroupMeans("HI_CHOL", by="SDMVSTRA"), "all": dps.Proportion("HI_CHOL == 1"),
+        "two": dps.GroupMeans("HI_CHOL", by="race", groups=[3, 4], **one),
+        "table": dps.Independence("HI_CHOL", "race", **one),
+    }  # fmt: skip
     release = dps.release(dps.plan(schema, asked, budget=dps.PureDP(10**9)), frame, m=10)
     np.testing.assert_allclose(release.infer("by").degrees_of_freedom, 1, rtol=1e-3)
     assert release.infer("all").degrees_of_freedom[0] > 10
+    (pvalue,) = release.infer("two").pairwise().p_unadjusted
+    assert release.infer("two").anova().pvalue == pytest.approx(pvalue, rel=0.01)
+    df = release.infer("table").df
+    assert df[1] / df[0] == pytest.approx(1, rel=1e-3)
 
 
 def test_certified_limits_of_ratios_hold_those_of_the_rows(surveyed):
