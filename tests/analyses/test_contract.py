@@ -1,5 +1,6 @@
 """Every registered analysis keeps the contract (tests/test_testing.py has some that do not)."""
 
+import pickle
 import re
 
 import numpy as np
@@ -55,7 +56,9 @@ def test_analyses_keep_the_contract(quick_example, release, saved, people):
     found = quick_example.infer(testing._Guarded(release, asked))
     testing._check_result(found, "in noise")
     testing._check_tests(found, "in noise", ordered=False)
-    testing._check_same(found, saved.infer(quick_example), "in noise")
+    again = saved.infer(quick_example)
+    testing._check_same(found, again, "in noise")
+    assert again.summary() == pickle.loads(pickle.dumps(again)).summary()
 
 
 def test_every_analysis_has_a_preview(plan, people, monkeypatch):

@@ -215,37 +215,38 @@ class DrawnIntervals(CurveLimits, Cached):
 
     def subset(self, chosen: slice | Sequence[int]) -> Self:
         """Intervals of the chosen parameters alone."""
-        box = self.box
-
-        def chosen_box(alpha: float) -> Ends:
-            assert box is not None
-            low, high = box(alpha)
-            return low[chosen], high[chosen]
-
+        box = self.box and partial(_chosen_box, self.box, chosen)
         return type(self)(
             self.values[chosen], self.variances[:, chosen], self.ends[:, chosen],
-            lambda: Draws(*(draws[:, chosen] for draws in self.draws)), box and chosen_box,
+            partial(self._chosen, chosen), box,
         )  # fmt: skip
+
+    def _chosen(self, chosen: slice | Sequence[int]) -> Draws:
+        return Draws(*(draws[:, chosen] for draws in self.draws))
+
+    def _less(self, other: DrawnIntervals) -> Draws:
+        return Draws(*(x - y for x, y in zip(self.draws, other.draws, strict=True)))
+
+    def _box_less(self, other: DrawnIntervals, alpha: float) -> Ends:
+        low, high = self.certified(alpha / 2, "table")
+        least, most = other.certified(alpha / 2, "table")
+        return low - most, high - least
 
     def differences(self, first: Sequence[int], second: Sequence[int]) -> DrawnIntervals:
         """First parameters less second ones, whose sampling errors are independent."""
         one, other = self.subset(first), self.subset(second)
-
-        def box(alpha: float) -> Ends:
-            low, high = one.certified(alpha / 2, "table")
-            least, most = other.certified(alpha / 2, "table")
-            return low - most, high - least
-
-        def draw() -> Draws:
-            return Draws(*(x - y for x, y in zip(one.draws, other.draws, strict=True)))
-
         privacy = np.var(one.draws.of_table - other.draws.of_table, axis=0)
         return DrawnIntervals(
             one.values - other.values,
             np.stack([one.variances[0] + other.variances[0], privacy]),
             np.stack([one.ends[0] - other.ends[1], one.ends[1] - other.ends[0]]),
-            draw, None if self.box is None else box,
+            partial(one._less, other), self.box and partial(one._box_less, other),
         )  # fmt: skip
+
+
+def _chosen_box(box: Callable[[float], Ends], chosen: slice | Sequence[int], alpha: float) -> Ends:
+    low, high = box(alpha)
+    return low[chosen], high[chosen]
 
 
 def extended(part: DrawnIntervals, size: int, *, falling: bool) -> DrawnIntervals:
@@ -254,9 +255,18 @@ def extended(part: DrawnIntervals, size: int, *, falling: bool) -> DrawnInterval
     One limit there is that of the last point, the other the end of the range: a curve that falls
     has the lower half of its draws at 0, one that rises the upper half at 1.
     """
-    more, box = size - len(part), part.box
+    more = size - len(part)
     if not more:
         return part
+    return DrawnIntervals(
+        np.append(part.values, np.full(more, np.nan)),
+        np.append(part.variances, np.full((2, more), np.inf), axis=1),
+        np.append(part.ends, np.repeat([[0.0], [1.0]], more, axis=1), axis=1),
+        partial(_extended, part, more, falling), part.box and partial(_box_and_more, part, more),
+    )  # fmt: skip
+
+
+def _extended(part: DrawnIntervals, more: int, falling: bool) -> Draws:
     open_end = 0.0 if falling else 1.0
 
     def beyond(draws: Floats) -> Floats:
@@ -265,45 +275,52 @@ def extended(part: DrawnIntervals, size: int, *, falling: bool) -> DrawnInterval
         moved = np.where((half if falling else ~half)[:, np.newaxis], open_end, last)
         return np.concatenate([draws, np.repeat(moved, more, axis=1)], axis=1)
 
-    def certified(alpha: float) -> Ends:
-        assert box is not None
-        low, high = box(alpha)
-        last = high[-1] if len(part) else 1.0
-        return np.append(low, np.zeros(more)), np.append(high, np.full(more, last))
+    of_table, of_population, joint = part.draw()
+    last = joint[:, -1:] if len(part) else np.zeros((DRAWS, 1))
+    joint = np.append(joint, np.repeat(last, more, axis=1), axis=1)
+    return Draws(beyond(of_table), beyond(of_population), joint)
 
-    def draw() -> Draws:
-        of_table, of_population, joint = part.draw()
-        last = joint[:, -1:] if len(part) else np.zeros((DRAWS, 1))
-        joint = np.append(joint, np.repeat(last, more, axis=1), axis=1)
-        return Draws(beyond(of_table), beyond(of_population), joint)
 
-    return DrawnIntervals(
-        np.append(part.values, np.full(more, np.nan)),
-        np.append(part.variances, np.full((2, more), np.inf), axis=1),
-        np.append(part.ends, np.repeat([[0.0], [1.0]], more, axis=1), axis=1),
-        draw, box and certified,
-    )  # fmt: skip
+def _box_and_more(part: DrawnIntervals, more: int, alpha: float) -> Ends:
+    low, high = part.certified(alpha, "table")
+    last = high[-1] if len(part) else 1.0
+    return np.append(low, np.zeros(more)), np.append(high, np.full(more, last))
 
 
 def joined(parts: Sequence[DrawnIntervals]) -> DrawnIntervals:
     """Intervals of the parameters of several groups, whose certified boxes hold together."""
-    boxes = [part.box for part in parts]
-
-    def box(alpha: float) -> Ends:
-        ends = [part(alpha) for part in boxes if part is not None]
-        return np.concatenate([low for low, _ in ends]), np.concatenate([high for _, high in ends])
-
-    def draw() -> Draws:
-        return Draws(
-            *(np.concatenate(x, axis=1) for x in zip(*(p.draw() for p in parts), strict=True))
-        )
-
+    boxed = all(part.box is not None for part in parts)
     return DrawnIntervals(
         np.concatenate([part.values for part in parts]),
         np.concatenate([part.variances for part in parts], axis=1),
         np.concatenate([part.ends for part in parts], axis=1),
-        draw, None if None in boxes else box,
+        partial(_joined, parts), partial(_joined_box, parts) if boxed else None,
     )  # fmt: skip
+
+
+def _joined(parts: Sequence[DrawnIntervals]) -> Draws:
+    of_parts = zip(*(part.draw() for part in parts), strict=True)
+    return Draws(*(np.concatenate(draws, axis=1) for draws in of_parts))
+
+
+def _joined_box(parts: Sequence[DrawnIntervals], alpha: float) -> Ends:
+    low, high = zip(*(part.certified(alpha, "table") for part in parts), strict=True)
+    return np.concatenate(low), np.concatenate(high)
+
+
+def _cumulated(hazards: Floats) -> Floats:
+    return np.asarray(np.cumsum(hazards.sum(axis=-1), axis=-1))
+
+
+def _mean_of(weights: Floats, constant: float, hazards: Floats) -> Floats:
+    return np.asarray(constant + survival(hazards) @ weights[:, np.newaxis])
+
+
+def _box_of_mean(
+    box: Callable[[float], Ends], weights: Floats, constant: float, alpha: float
+) -> Ends:
+    low, high = box(alpha)
+    return np.array([constant + weights @ low]), np.array([constant + weights @ high])
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,34 +357,38 @@ class GroupCurve(Cached):
         persons, bins = self.risk.of_persons, self.bins
         if not bins:
             none, empty = np.zeros((2, 0)), np.zeros((DRAWS, 0))
-            return DrawnIntervals(none[0], none, none, lambda: Draws(empty, empty, empty), box)
+            return DrawnIntervals(none[0], none, none, partial(Draws, empty, empty, empty), box)
         h = self.fitted
         at_risk = np.maximum(persons.observed.at_risk[self.group, :bins], 1.0)
         # The variance from each bin for one row at risk (eq. greenwood).
         of_one = (change**2 * h).sum(axis=-1) - (change * h).sum(axis=-1) ** 2
         estimate = parameters(self.hazards)
         privacy = np.diagonal(self.risk.noise_covariance(self.entries(change)))
-
-        def draw() -> Draws:
-            drawn = parameters(self.risk.denoised(self.group, bins).hazards)
-            counts = persons.denoised(self.group, bins)
-            one_more = 1 / np.maximum(counts.at_risk, 1.0)
-            rng = calibration_generator(self.risk.answers, (*_SAMPLING[law], self.group))
-            population = _with_sampling(
-                drawn, one_more @ of_one.T, parameters(h), law, counts, ends, rng
-            )
-            total = h.sum(axis=1, keepdims=True)
-            rng = calibration_generator(self.risk.answers, (*_JOINTLY, self.group))
-            z = rng.standard_normal((DRAWS, *h.shape)) * np.sqrt(h)  # the same for all kinds
-            steps = z - (1 - np.sqrt(1 - total)) / total * h * z.sum(axis=-1, keepdims=True)
-            steps /= np.sqrt(at_risk)[:, np.newaxis]
-            errors = steps.reshape(DRAWS, -1) @ change.reshape(len(change), -1).T
-            return Draws(drawn, population, drawn + errors)
-
         return DrawnIntervals(
             estimate, np.stack([of_one @ (1 / at_risk), privacy]),
-            np.array(ends)[:, np.newaxis] * np.ones(len(estimate)), draw, box,
+            np.array(ends)[:, np.newaxis] * np.ones(len(estimate)),
+            partial(self._drawn, parameters, change, law, ends, of_one, at_risk), box,
         )  # fmt: skip
+
+    def _drawn(
+        self, parameters: Callable[[Floats], Floats], change: Floats, law: Law,
+        ends: tuple[float, float], of_one: Floats, at_risk: Floats,
+    ) -> Draws:  # fmt: skip
+        h, bins = self.fitted, self.bins
+        drawn = parameters(self.risk.denoised(self.group, bins).hazards)
+        counts = self.risk.of_persons.denoised(self.group, bins)
+        one_more = 1 / np.maximum(counts.at_risk, 1.0)
+        rng = calibration_generator(self.risk.answers, (*_SAMPLING[law], self.group))
+        population = _with_sampling(
+            drawn, one_more @ of_one.T, parameters(h), law, counts, ends, rng
+        )
+        total = h.sum(axis=1, keepdims=True)
+        rng = calibration_generator(self.risk.answers, (*_JOINTLY, self.group))
+        z = rng.standard_normal((DRAWS, *h.shape)) * np.sqrt(h)  # the same for all kinds
+        steps = z - (1 - np.sqrt(1 - total)) / total * h * z.sum(axis=-1, keepdims=True)
+        steps /= np.sqrt(at_risk)[:, np.newaxis]
+        errors = steps.reshape(DRAWS, -1) @ change.reshape(len(change), -1).T
+        return Draws(drawn, population, drawn + errors)
 
     def entries(self, change: Floats) -> Floats:
         """Parameters as combinations (cells, d) of the counts, to first order."""
@@ -408,26 +429,15 @@ class GroupCurve(Cached):
         """Nelson and Aalen's, of all kinds of events."""
         bins, kinds = self.fitted.shape
         change = np.repeat(np.tril(np.ones((bins, bins)))[..., np.newaxis], kinds, axis=-1)
-        return self.intervals(
-            lambda h: np.cumsum(h.sum(axis=-1), axis=-1), change, "rate", (0.0, np.inf)
-        )
+        return self.intervals(_cumulated, change, "rate", (0.0, np.inf))
 
     def restricted_mean(
         self, weights: Floats, constant: float, ends: tuple[float, float]
     ) -> DrawnIntervals:
         """A constant plus a combination (T,) of the survival (eq. restricted-mean)."""
         change = np.einsum("t,tjk->jk", weights, self._change_of_survival)[np.newaxis]
-        survives = self.box
-
-        def box(alpha: float) -> Ends:
-            assert survives is not None
-            low, high = survives(alpha)
-            return np.array([constant + weights @ low]), np.array([constant + weights @ high])
-
-        return self.intervals(
-            lambda h: constant + survival(h) @ weights[:, np.newaxis], change, "mean",
-            ends, survives and box,
-        )  # fmt: skip
+        box = self.box and partial(_box_of_mean, self.box, weights, constant)
+        return self.intervals(partial(_mean_of, weights, constant), change, "mean", ends, box)
 
     @property
     def box(self) -> Callable[[float], Ends] | None:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -159,6 +160,18 @@ def test_the_median_is_a_set_of_bins(without_noise):
     with pytest.raises(dps.RequestError, match="one kind of event"):
         without_noise.infer("kinds").quantile()
     assert result.quantile(0.999)["high"][0] == np.inf
+
+
+def test_all_of_a_curve_can_be_pickled(without_noise):
+    for name in ("half", "kinds", "late"):
+        result = without_noise.infer(name)
+        found = [result]
+        if name != "kinds":
+            found += [result.restricted_mean(500), result.cumulative_hazard()]
+        if name == "half":
+            found.append(result.differences(time=500))
+        for one in found:
+            assert pickle.loads(pickle.dumps(one)).summary() == one.summary()
 
 
 def test_differences_are_of_pairs(without_noise):
