@@ -640,8 +640,8 @@ class DesignIntervals(Estimated, Cached):
                 for t, row in zip(part.estimand.terms, np.eye(len(values)), strict=True)
             ]
             tests = [one.wald(value) for one, value in zip(singles, values[:, None], strict=True)]
-            statistic, pvalue, *of_one = min(tests, key=lambda test: test[1])
-            return statistic, min(1.0, len(values) * pvalue), *of_one
+            statistic, pvalue, df_num, df = min(tests, key=lambda test: test[1])
+            return statistic, min(1.0, len(values) * pvalue), df_num, df
         along /= np.abs(along).max()
         combined = part.along(["combination"], along[np.newaxis])
         squared = combined.t_squared(along[np.newaxis] @ away)
