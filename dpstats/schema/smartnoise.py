@@ -47,8 +47,9 @@ def declared_columns(document: Mapping[str, Any], table: str | None) -> list[Dec
     columns = _table(document, table)
     if not columns.get("row_privacy", False) and columns.get("max_ids", 1) != 1:
         raise SchemaError(
-            f"a person may have {short(columns['max_ids'])} rows (max_ids); dpstats protects one "
-            "row per person: make a table with one row for each"
+            f"a person may have {short(columns['max_ids'])} rows (max_ids), which a plan says and "
+            "no schema: set row_privacy to True in the metadata, and plan with rows_per_person= "
+            "(with person= the limit is enforced)"
         )
     return [
         _declared(name, plain)
