@@ -132,11 +132,18 @@ def test_frictionless_of_others(tmp_path):
 
 
 def test_what_frictionless_does_not_say_is_asked_for():
+    bounds = {"constraints": {"minimum": "2024-01-01", "maximum": "2024-12-31"}}
+    same = [{"value": 1, "label": "no"}, {"value": 9, "label": "no"}]
     for field, part in [
         ({"type": "string"}, "levels (constraints.enum"),
         ({"type": "integer", "constraints": {"minimum": 0}}, "x: high (constraints.maximum)"),
         ({"type": "geopoint"}, "the type 'geopoint' has no counterpart"),
         ({"type": "boolean", "trueValues": ["ja"]}, "it has trueValues of its own"),
+        ({"type": "date", "format": "%d/%m/%Y", **bounds}, "of a table with dates such as"),
+        ({"type": "number", "decimalChar": ",", **bounds}, "plain numbers: it has decimalChar ','"),
+        ({"type": "integer", "groupChar": " ", "categories": [1]}, "it has groupChar ' '"),
+        ({"type": "integer", "bareNumber": False, **bounds}, "it has bareNumber False"),
+        ({"type": "integer", "categories": same}, "two of its categories have the same label"),
     ]:
         document = {"fields": [{"name": "x", **field}, {"name": "fine", "type": "boolean"}]}
         with pytest.raises(dps.SchemaError, match="never learns it from data") as error:
@@ -163,6 +170,8 @@ def test_smartnoise(tmp_path):
     assert "days" not in EVERY.to_smartnoise("t")[""][""]["t"]
     with pytest.raises(dps.SchemaError, match="c: levels"):
         dps.Schema.from_smartnoise(EVERY.to_smartnoise("t"))
+    with pytest.raises(dps.SchemaError, match=r"3 rows .* plan with rows_per_person="):
+        dps.Schema.from_smartnoise({"": {"": {"t": {"max_ids": 3}}}})
     for line in ["- age", "age: [1, 2]", "age: &a", "age: |", "  age: 1\n b: 2"]:
         with pytest.raises(dps.SchemaError, match="YAML library"):
             read_yaml(f"a:\n  b: 1\n{line}", "x.yaml")
