@@ -200,6 +200,14 @@ def test_shares_of_levels_left_out_divide_the_rest():
         pytest.approx([0.3, 0.4, 0.3]), pytest.approx([0.5, 0.25, 0.25]), pytest.approx([0.7, 0.3]),
         None,
     ]  # fmt: skip
+    columns = [dps.Category("large", [1234567, 2]), dps.Category("whole", [1.0, 2.0]),
+               dps.Number("values", values=[2.0, 1234567.5])]  # fmt: skip
+    shares = {"large": {1234567: 0.3}, "whole": {1.0: 0.3}, "values": {1234567.5: 0.3, 2: 0.7}}
+    numbers = dps.Guesses(shares=shares)
+    for given in (numbers, dps.Guesses.from_dict(json.loads(json.dumps(numbers.to_dict())))):
+        found = dps.Schema(columns, given).guesses
+        first, second, third = (found.shares_of(column) for column in columns)
+        assert first == second == third[::-1] == pytest.approx([0.3, 0.7])
     shares = {"rank": {1: 0.33, 2: 0.33, 3: 0.33}, "smoker": {"true": 0.3}, "age": {"[0, 18)": 0.2}}
     found = schema(shares=shares).guesses
     assert found.shares_of(COLUMNS[5]) == pytest.approx([1 / 3] * 3)  # rounded ones
