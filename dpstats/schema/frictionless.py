@@ -62,7 +62,7 @@ def _field(column: Column) -> dict[str, Any]:
         constraints = {"minimum": plain.pop("low"), "maximum": plain.pop("high")}
         if column.dates:
             field["type"] = "date"
-        elif column.points == whole_points(*constraints.values()):
+        elif column.scale != "log" and column.points == whole_points(*constraints.values()):
             field["type"] = "integer"
             del plain["points"]
         else:

@@ -37,7 +37,7 @@ def _column(column: Column) -> dict[str, Any]:
         return {"type": "string", "cardinality": len(column.stored), **missing}
     if column.dates:
         return {"type": "datetime", "nullable": missing.get("nullable", False)}
-    whole = column.points == whole_points(column.low, column.high)
+    whole = column.scale != "log" and column.points == whole_points(column.low, column.high)
     bounds = {"lower": column.low, "upper": column.high}
     return {"type": "int" if whole else "float", **bounds, **missing}
 

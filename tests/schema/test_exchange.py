@@ -20,6 +20,7 @@ EVERY = dps.Schema(
         dps.Number("d", "2020-01-01", "2020-12-31", edges=["2020-06-01"], missing="2020-02-01"),
         dps.Number("odd", -7, 5, points=2, closed="right", allow_missing=True),
         dps.Number("lg", 1, 1000, scale="log", closed="right", edges=[10]),
+        dps.Number("lg whole", 1, 1000, points=1000, scale="log"),
         dps.Number("nc", 1, 5, points=5, missing=3, missing_values=[8, 9.5]),
         dps.Category("tc", ["a", "b"], other="b", allow_missing=True, missing_values=["x", "9"]),
         dps.Category('é "q" \\n', ["...", '"', "it's", "a\\", "\U0001f600 #"], note="=[]"),
@@ -80,6 +81,8 @@ def test_plain_data_files_and_frictionless_give_back_every_column(tmp_path):
         with pytest.raises(dps.SchemaError, match=words):
             dps.Schema.load(tmp_path / "w.toml")
     document = json.loads(json.dumps(EVERY.to_frictionless()))
+    types = {field["name"]: field["type"] for field in document["fields"]}
+    assert (types["w"], types["lg whole"]) == ("integer", "number")
     for again in (
         dps.Schema.from_dict(plain, **between),
         dps.Schema.load(tmp_path / "s.toml"),
@@ -167,7 +170,9 @@ def test_smartnoise(tmp_path):
     kept = EVERY.select(["b", "b2", "n", "w"])
     again = dps.Schema.from_smartnoise(kept.to_smartnoise("t"), add={"n": {"edges": [18]}})
     assert list(again) == list(kept)
-    assert "days" not in EVERY.to_smartnoise("t")[""][""]["t"]
+    exported = EVERY.to_smartnoise("t")[""][""]["t"]
+    assert "days" not in exported
+    assert (exported["w"]["type"], exported["lg whole"]["type"]) == ("int", "float")
     with pytest.raises(dps.SchemaError, match="c: levels"):
         dps.Schema.from_smartnoise(EVERY.to_smartnoise("t"))
     with pytest.raises(dps.SchemaError, match=r"3 rows .* plan with rows_per_person="):
