@@ -14,7 +14,7 @@ from dpstats.schema.foreign import Declared, bounds_of, whole_points
 PROFILE = "https://datapackage.org/profiles/2.0/tableschema.json"
 OWN = "dpstats"  # a property of fields: what the standard has no word for
 _TRUTHS = ({"true", "True", "TRUE", "1"}, {"false", "False", "FALSE", "0"})
-_READ = {
+_READ: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "date": {"format": ("default", "%Y-%m-%d")},
     "integer": {"groupChar": ("",), "bareNumber": (True,)},
     "number": {"decimalChar": (".",), "groupChar": ("",), "bareNumber": (True,)},
@@ -154,13 +154,13 @@ def _declared(field: Mapping[str, Any], missing: Any) -> Declared:
 
 def _unread(field: Mapping[str, Any], levels: Any) -> str | None:
     """What to add where cells or labels are written as dpstats does not read them."""
-    kind = field.get("type")
+    kind = str(field.get("type"))
     if isinstance(levels, Mapping) and len(levels) < len(field["categories"]):
         return "levels: two of its categories have the same label"
     truths = [field.get(key, []) for key in ("trueValues", "falseValues")]
     if kind == "boolean" and any(set(t) - known for t, known in zip(truths, _TRUTHS, strict=True)):
         return "levels, such as ['no', 'yes']: it has trueValues of its own"
-    for key, read in _READ.get(str(kind), {}).items():
+    for key, read in _READ.get(kind, {}).items():
         if field.get(key, read[0]) not in read:
             return (
                 f"low and high, or levels, of a table with {_PLAIN[kind]}: it has "

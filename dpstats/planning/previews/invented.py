@@ -227,11 +227,13 @@ def _of_design(
     units = [(stratum, key) for stratum, keys in design.listed_units for key in keys]
     units = units or [("1", key) for key in range(1, (design.number_of_units or n) + 1)]
     names = (design.strata, design.unit)
-    known = [place for place, name in enumerate(names) if name in cells]
+    known: list[tuple[int, str]] = [
+        (place, name) for place, name in enumerate(names) if name in cells
+    ]
     fitting: dict[tuple[str, ...], list[tuple[Any, Any]]] = {}
     for unit in units:
-        fitting.setdefault(tuple(str(unit[place]) for place in known), []).append(unit)
-    said = (map(str, cells[names[place]]) for place in known)
+        fitting.setdefault(tuple(str(unit[place]) for place, _ in known), []).append(unit)
+    said = (map(str, cells[name]) for _, name in known)
     within = [fitting.get(row, units) for row in zip(*said, strict=True)] or [units] * n
     chosen = [few[int(u * len(few))] for few, u in zip(within, rng.random(n), strict=True)]
     columns = dict(zip(names, map(list, zip(*chosen, strict=True)), strict=True))
