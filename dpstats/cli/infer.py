@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpstats.analyses.tables.cells import level_name
 from dpstats.cli.arguments import Commands, a_path
 from dpstats.errors import RequestError
 from dpstats.terminal import say, show
@@ -185,9 +186,12 @@ def _frame_of(result: Result, options: Mapping[str, Any]) -> pd.DataFrame:
 def _as_csv(frames: Mapping[str, pd.DataFrame]) -> str:
     import pandas as pd
 
+    tables = []
     for name, frame in frames.items():
-        frame.insert(0, "analysis", name, allow_duplicates=True)
-    whole = pd.concat(frames.values(), ignore_index=True, join="outer")
+        renamed = frame.rename(columns={"analysis": level_name("analysis", frame.columns)})
+        renamed.insert(0, "analysis", name)
+        tables.append(renamed)
+    whole = pd.concat(tables, ignore_index=True, join="outer")
     return str(whole.to_csv(index=False, lineterminator="\n"))
 
 

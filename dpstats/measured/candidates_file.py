@@ -9,8 +9,8 @@ import numpy as np
 from dpstats import files
 from dpstats.arrays import Codes, Floats
 from dpstats.schema import Category, Column, Schema
+from dpstats.schema.column_fields import COUNT, WEIGHT
 
-WEIGHT, COUNT = "_weight", "_count"
 MOST_ROWS = 10_000_000  # synthetic rows; a release writes each of them
 _WIDEST_NUMBER = 32  # bytes, of a date too
 _MOST_BYTES = 2**30  # of rows.csv: half of what a file that is read may hold

@@ -290,6 +290,13 @@ class Strategy(Cached):
                     f"2^{self.most_rows.bit_length() - 1}"
                 )
         _ = self.block_scales  # refuses impossible scales
+        if self.person is not None and any(total.of == "table" for total in self.schema.totals):
+            raise RequestError(
+                f"with person={self.person!r} the rows of a person beyond the first "
+                f"{self.rows_per_person}, and rows without a key, are not used, so that public "
+                "totals of the table need not be those of the rows that are: leave out the totals "
+                "of the schema, or person= (with rows_per_person= alone all rows are used)"
+            )
         if self.unit == "add_remove" and (rows := fixed_rows(self.schema)) is not None:
             raise RequestError(
                 f"the totals determine that the table has {rows:,} rows, which is not public under "

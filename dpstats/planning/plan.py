@@ -700,12 +700,12 @@ def plan(
     person : str, optional
         The column of keys that tells persons apart, which is neither measured nor published. Of
         each person the first `rows_per_person` rows in the table's order are used; rows without a
-        key are not. In a survey all rows with a key are used instead, and the weights of a person
-        are scaled to add up to at most `rows_per_person` times the cap. Neighbours then differ in
-        all rows of one person: under ``"add_remove"`` they come or go, under ``"replace"`` their
-        values change while keys stay. So under ``"replace"`` it is public how many rows each person
-        has, and `n` is the exact number of rows that are used; unless that is public anyway, take
-        ``unit="add_remove"``, which needs none.
+        key are not, so public totals of the table are refused. In a survey all rows with a key are
+        used instead, and the weights of a person are scaled to add up to at most `rows_per_person`
+        times the cap. Neighbours then differ in all rows of one person: under ``"add_remove"`` they
+        come or go, under ``"replace"`` their values change while keys stay. So under ``"replace"``
+        it is public how many rows each person has, and `n` is the exact number of rows that are
+        used; unless that is public anyway, take ``unit="add_remove"``, which needs none.
     person_totals : bool or sequence of str
         Measure squares and products of person totals too, for all analyses that use them or for
         those named: intervals then have the sampling variance of persons, as cluster-robust ones

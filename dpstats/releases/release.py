@@ -39,6 +39,7 @@ from dpstats.rows import reference_from_dict
 from dpstats.rows.drawing import Draw, random_order
 from dpstats.rows.generator import Fit, inference_density
 from dpstats.schema import Schema
+from dpstats.schema.column_fields import WEIGHT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -712,7 +713,7 @@ class Release(Cached):
         if weighted:
             design = self.schema.design
             size = 1.0 if design is None else self._sources.rows.estimate * design.unit_weight
-            frame = self.schema.to_frame(self.candidates).assign(_weight=size * self.weights)
+            frame = self.schema.to_frame(self.candidates).assign(**{WEIGHT: size * self.weights})
         else:
             order = random_order(self.counts, self.row_seed)
             frame = self.schema.to_frame({name: c[order] for name, c in self.candidates.items()})

@@ -33,6 +33,7 @@ def board_report(release: Release, title: str) -> str:
              "measured" if column.name in used else "named only"]
             for column in release.schema
         ],
+        between=[[line] for line in release.schema.rule_lines],
         asked=[*asked, *map(list, release.unread.items())],
         spent=amount_text(measurements.strategy.cost()),
         total=amount_text(measurements.budget.total),

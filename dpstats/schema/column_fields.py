@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Level = str | int | float | bool
 MISSING_LABEL = "(missing)"
+WEIGHT, COUNT = "_weight", "_count"
+"""Columns of candidates beside those of the schema, which has none of these names."""
 _SHOWN = 4  # codes for missing cells in a line
 
 

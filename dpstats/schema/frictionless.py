@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dpstats.checks import short
 from dpstats.errors import SchemaError
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.conditions import Column
@@ -13,6 +14,15 @@ from dpstats.schema.foreign import Declared, bounds_of, whole_points
 PROFILE = "https://datapackage.org/profiles/2.0/tableschema.json"
 OWN = "dpstats"  # a property of fields: what the standard has no word for
 _TRUTHS = ({"true", "True", "TRUE", "1"}, {"false", "False", "FALSE", "0"})
+_READ: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "date": {"format": ("default", "%Y-%m-%d")},
+    "integer": {"groupChar": ("",), "bareNumber": (True,)},
+    "number": {"decimalChar": (".",), "groupChar": ("",), "bareNumber": (True,)},
+}
+"""Properties of the cells of a type, with the values that dpstats reads, the default first."""
+_PLAIN = {
+    "date": "dates such as 2024-05-01", "integer": "plain numbers", "number": "plain numbers",
+}  # fmt: skip
 
 
 def to_frictionless(columns: Iterable[Column]) -> dict[str, Any]:
@@ -52,7 +62,7 @@ def _field(column: Column) -> dict[str, Any]:
         constraints = {"minimum": plain.pop("low"), "maximum": plain.pop("high")}
         if column.dates:
             field["type"] = "date"
-        elif column.points == whole_points(*constraints.values()):
+        elif column.scale != "log" and column.points == whole_points(*constraints.values()):
             field["type"] = "integer"
             del plain["points"]
         else:
@@ -115,10 +125,9 @@ def _declared(field: Mapping[str, Any], missing: Any) -> Declared:
     todo: list[str] = []
     levels = _levels(field, constraints)
     own = dict(field.get(OWN, {}))
-    if kind == "boolean":
-        truths = [field.get(key, []) for key in ("trueValues", "falseValues")]
-        if any(set(given) - known for given, known in zip(truths, _TRUTHS, strict=True)):
-            todo.append("levels, such as ['no', 'yes']: it has trueValues of its own")
+    if unread := _unread(field, levels):
+        todo.append(unread)
+    elif kind == "boolean":
         plain |= {"kind": "boolean"}
     elif levels is not None and own.get("kind") == "number":
         plain |= {"values": levels}
@@ -141,6 +150,23 @@ def _declared(field: Mapping[str, Any], missing: Any) -> Declared:
     if isinstance(field.get("description"), str) and field["description"]:
         plain["note"] = field["description"]
     return Declared(str(name), plain | own, tuple(todo))
+
+
+def _unread(field: Mapping[str, Any], levels: Any) -> str | None:
+    """What to add where cells or labels are written as dpstats does not read them."""
+    kind = str(field.get("type"))
+    if isinstance(levels, Mapping) and len(levels) < len(field["categories"]):
+        return "levels: two of its categories have the same label"
+    truths = [field.get(key, []) for key in ("trueValues", "falseValues")]
+    if kind == "boolean" and any(set(t) - known for t, known in zip(truths, _TRUTHS, strict=True)):
+        return "levels, such as ['no', 'yes']: it has trueValues of its own"
+    for key, read in _READ.get(kind, {}).items():
+        if field.get(key, read[0]) not in read:
+            return (
+                f"low and high, or levels, of a table with {_PLAIN[kind]}: it has "
+                f"{key} {short(field[key])}"
+            )
+    return None
 
 
 def _levels(field: Mapping[str, Any], constraints: Mapping[str, Any]) -> Any:

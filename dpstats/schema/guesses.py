@@ -143,7 +143,10 @@ class Guesses:
             )
         shares: dict[str, float] = {}
         for label, share in guess.items():
-            text = str(label).capitalize() if column.kind == "boolean" else _text(label)
+            text = str(label).capitalize() if column.kind == "boolean" else str(label)
+            if text not in labels:  # numbers have several texts
+                same = [one for one in labels if _number(one) == _number(text) is not None]
+                text = same[0] if same else text
             if text not in labels:
                 raise SchemaError(
                     f"{where} name {short(label)}, which is not one of {first_few(labels)}"
@@ -164,9 +167,7 @@ class Guesses:
         for name, said in self.typical.items():
             plain.setdefault("typical", {})[name] = {k: _plain(v) for k, v in said.items()}
         for name, guess in self.shares.items():
-            as_text = (
-                {_text(k): v for k, v in guess.items()} if isinstance(guess, Mapping) else guess
-            )
+            as_text = {str(k): v for k, v in guess.items()} if isinstance(guess, Mapping) else guess
             plain.setdefault("shares", {})[name] = as_text
         if self.missing:
             plain["missing"] = dict(self.missing)
@@ -249,8 +250,11 @@ def moments_of(column: Column, said: object) -> tuple[float, float]:
     return mean, min(sd, largest_sd * (1 - 1e-6))
 
 
-def _text(label: object) -> str:
-    return str(label) if isinstance(label, str | bool) or not is_number(label) else f"{label:g}"
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _plain(value: Any) -> Any:

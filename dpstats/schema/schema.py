@@ -19,6 +19,7 @@ from dpstats.checks import counted, did_you_mean, excerpt, first_few, short
 from dpstats.display import as_html, html_table
 from dpstats.errors import ConditionError, SchemaError
 from dpstats.schema.category import Boolean, Category
+from dpstats.schema.column_fields import COUNT, WEIGHT
 from dpstats.schema.conditions import Column
 from dpstats.schema.design import Design
 from dpstats.schema.guesses import Guesses
@@ -118,6 +119,11 @@ class Schema:
             raise SchemaError(f"columns declared more than once: {first_few(twice)}")
         if not columns:
             raise SchemaError("a schema needs at least one column")
+        if reserved := [name for name in (WEIGHT, COUNT) if name in names]:
+            raise SchemaError(
+                f"no column may be named {reserved[0]!r}, as weighted candidates have a column of "
+                "that name: rename it in the table and in the schema"
+            )
         if not isinstance(self.rules, _Checked):
             columns = tuple(map(self._with_missing_of_source, columns))
             object.__setattr__(self, "columns", columns)

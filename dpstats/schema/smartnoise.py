@@ -37,7 +37,7 @@ def _column(column: Column) -> dict[str, Any]:
         return {"type": "string", "cardinality": len(column.stored), **missing}
     if column.dates:
         return {"type": "datetime", "nullable": missing.get("nullable", False)}
-    whole = column.points == whole_points(column.low, column.high)
+    whole = column.scale != "log" and column.points == whole_points(column.low, column.high)
     bounds = {"lower": column.low, "upper": column.high}
     return {"type": "int" if whole else "float", **bounds, **missing}
 
@@ -47,8 +47,9 @@ def declared_columns(document: Mapping[str, Any], table: str | None) -> list[Dec
     columns = _table(document, table)
     if not columns.get("row_privacy", False) and columns.get("max_ids", 1) != 1:
         raise SchemaError(
-            f"a person may have {short(columns['max_ids'])} rows (max_ids); dpstats protects one "
-            "row per person: make a table with one row for each"
+            f"a person may have {short(columns['max_ids'])} rows (max_ids), which a plan says and "
+            "no schema: set row_privacy to True in the metadata, and plan with rows_per_person= "
+            "(with person= the limit is enforced)"
         )
     return [
         _declared(name, plain)

@@ -44,10 +44,11 @@ class Total:
         How many rows have it, at least 0.
     of : {"table", "population"}
         With "table", counted are the rows of the private table, as they are read under the rules
-        between columns. With "population", the population that these rows are a sample of: what
-        the weights of a survey's `Design` add up to over the rows with the condition. Weighted
-        estimates use it, where the office adjusted the weights to the total after it cut them at a
-        largest weight (``high=``, and a ``cap=`` that is no smaller); no other answer does.
+        between columns; a plan with ``person=``, which may leave out rows, refuses such totals.
+        With "population", the population that these rows are a sample of: what the weights of a
+        survey's `Design` add up to over the rows with the condition. Weighted estimates use it,
+        where the office adjusted the weights to the total after it cut them at a largest weight
+        (``high=``, and a ``cap=`` that is no smaller); no other answer does.
 
     Raises
     ------

@@ -1,8 +1,11 @@
 """Infer, explain and bound: what prints, as text, JSON and CSV, and what is refused."""
 
+import csv
+import io
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import dpstats as dps
@@ -57,6 +60,19 @@ def test_long_tables_print_as_many_rows_as_asked_for(archive, printed, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["infer", "r.zip", "--most=0"])
     assert "--most: give a number of rows, or all" in capsys.readouterr().err
+
+
+def test_columns_of_the_table_may_be_named_as_those_of_results(folder, printed):
+    names = ["analysis", "analysis (level)", "term", "term (level)"]
+    schema = dps.Schema([dps.Boolean(name) for name in names])
+    asked = {"t": dps.Marginals(names, degree=4), "p": dps.Proportion("term")}
+    rows = pd.DataFrame({name: [True, False] for name in names})
+    made = dps.release(dps.plan(schema, asked, budget=dps.PureDP(1)), rows, m=20, rng=1)
+    made.save("named.zip")
+    header, first, *_ = csv.reader(io.StringIO(printed("infer named.zip --csv")))
+    assert header[:6] == ["analysis", "term", "analysis (level) (level)", "analysis (level)",
+                          "term (level) (level)", "term (level)"]  # fmt: skip
+    assert first[:2] == ["t", ", ".join(f"{name}=False" for name in names)]
 
 
 def test_json(archive, printed):

@@ -58,7 +58,8 @@ def test_it_shows_what_was_declared_and_asked_and_what_a_row_can_add(page):
         dps.Category("region", ["north", "south"], note="law of 2020"), dps.Boolean("unused"),
         dps.Number("age", 0, 120, points=121, edges=[65], missing=40),
         dps.Number("pay", 0, 90, points=10, missing=0),
-    ])  # fmt: skip
+    ], rules=[dps.Never("age >= 65 and region == 'south'", set={"region": "north"})],
+       totals=[dps.Total("age < 65", 90, of="table")])  # fmt: skip
     asked = {"pay": dps.OLS("pay ~ age"), "north": dps.Proportion("region == 'north'")}
     plan = dps.plan(schema, asked, budget=dps.PureDP(Fraction(1, 3)))
     rows = pd.DataFrame({"region": ["north"] * 90, "age": [30.0] * 90, "pay": [10.0] * 90})
@@ -66,6 +67,13 @@ def test_it_shows_what_was_declared_and_asked_and_what_a_row_can_add(page):
     declared = {row[0]: row[1:] for row in cells(text, "Columns of the schema")}
     assert list(declared) == ["region", "unused", "age", "pay"]
     assert [row[-1] for row in declared.values()] == ["measured", "named only", *2 * ["measured"]]
+    rule, total = cells(text, "Rules between columns, public totals, and the design of a survey")
+    assert rule[0].startswith("rule 1: never age >= 65")
+    assert total == ["total 1: 90 rows of the table have age < 65"]
+    held = {row[0]: row[1] for row in cells(text, "Members of the file")}
+    assert "rules, totals and notes" in held["measurements.json"]
+    assert "exact counts, without noise" in text
+    assert "edges, rules and totals chosen without a look" in text
     assert cells(text, "Planned analyses") == [
         ["pay", "dps.OLS('pay ~ age')"], ["north", "dps.Proportion(\"region == 'north'\")"],
     ]  # fmt: skip

@@ -20,6 +20,7 @@ EVERY = dps.Schema(
         dps.Number("d", "2020-01-01", "2020-12-31", edges=["2020-06-01"], missing="2020-02-01"),
         dps.Number("odd", -7, 5, points=2, closed="right", allow_missing=True),
         dps.Number("lg", 1, 1000, scale="log", closed="right", edges=[10]),
+        dps.Number("lg whole", 1, 1000, points=1000, scale="log"),
         dps.Number("nc", 1, 5, points=5, missing=3, missing_values=[8, 9.5]),
         dps.Category("tc", ["a", "b"], other="b", allow_missing=True, missing_values=["x", "9"]),
         dps.Category('é "q" \\n', ["...", '"', "it's", "a\\", "\U0001f600 #"], note="=[]"),
@@ -80,6 +81,8 @@ def test_plain_data_files_and_frictionless_give_back_every_column(tmp_path):
         with pytest.raises(dps.SchemaError, match=words):
             dps.Schema.load(tmp_path / "w.toml")
     document = json.loads(json.dumps(EVERY.to_frictionless()))
+    types = {field["name"]: field["type"] for field in document["fields"]}
+    assert (types["w"], types["lg whole"]) == ("integer", "number")
     for again in (
         dps.Schema.from_dict(plain, **between),
         dps.Schema.load(tmp_path / "s.toml"),
@@ -132,11 +135,18 @@ def test_frictionless_of_others(tmp_path):
 
 
 def test_what_frictionless_does_not_say_is_asked_for():
+    bounds = {"constraints": {"minimum": "2024-01-01", "maximum": "2024-12-31"}}
+    same = [{"value": 1, "label": "no"}, {"value": 9, "label": "no"}]
     for field, part in [
         ({"type": "string"}, "levels (constraints.enum"),
         ({"type": "integer", "constraints": {"minimum": 0}}, "x: high (constraints.maximum)"),
         ({"type": "geopoint"}, "the type 'geopoint' has no counterpart"),
         ({"type": "boolean", "trueValues": ["ja"]}, "it has trueValues of its own"),
+        ({"type": "date", "format": "%d/%m/%Y", **bounds}, "of a table with dates such as"),
+        ({"type": "number", "decimalChar": ",", **bounds}, "plain numbers: it has decimalChar ','"),
+        ({"type": "integer", "groupChar": " ", "categories": [1]}, "it has groupChar ' '"),
+        ({"type": "integer", "bareNumber": False, **bounds}, "it has bareNumber False"),
+        ({"type": "integer", "categories": same}, "two of its categories have the same label"),
     ]:
         document = {"fields": [{"name": "x", **field}, {"name": "fine", "type": "boolean"}]}
         with pytest.raises(dps.SchemaError, match="never learns it from data") as error:
@@ -160,9 +170,13 @@ def test_smartnoise(tmp_path):
     kept = EVERY.select(["b", "b2", "n", "w"])
     again = dps.Schema.from_smartnoise(kept.to_smartnoise("t"), add={"n": {"edges": [18]}})
     assert list(again) == list(kept)
-    assert "days" not in EVERY.to_smartnoise("t")[""][""]["t"]
+    exported = EVERY.to_smartnoise("t")[""][""]["t"]
+    assert "days" not in exported
+    assert (exported["w"]["type"], exported["lg whole"]["type"]) == ("int", "float")
     with pytest.raises(dps.SchemaError, match="c: levels"):
         dps.Schema.from_smartnoise(EVERY.to_smartnoise("t"))
+    with pytest.raises(dps.SchemaError, match=r"3 rows .* plan with rows_per_person="):
+        dps.Schema.from_smartnoise({"": {"": {"t": {"max_ids": 3}}}})
     for line in ["- age", "age: [1, 2]", "age: &a", "age: |", "  age: 1\n b: 2"]:
         with pytest.raises(dps.SchemaError, match="YAML library"):
             read_yaml(f"a:\n  b: 1\n{line}", "x.yaml")
@@ -191,6 +205,14 @@ def test_shares_of_levels_left_out_divide_the_rest():
         pytest.approx([0.3, 0.4, 0.3]), pytest.approx([0.5, 0.25, 0.25]), pytest.approx([0.7, 0.3]),
         None,
     ]  # fmt: skip
+    columns = [dps.Category("large", [1234567, 2]), dps.Category("whole", [1.0, 2.0]),
+               dps.Number("values", values=[2.0, 1234567.5])]  # fmt: skip
+    shares = {"large": {1234567: 0.3}, "whole": {1.0: 0.3}, "values": {1234567.5: 0.3, 2: 0.7}}
+    numbers = dps.Guesses(shares=shares)
+    for given in (numbers, dps.Guesses.from_dict(json.loads(json.dumps(numbers.to_dict())))):
+        found = dps.Schema(columns, given).guesses
+        first, second, third = (found.shares_of(column) for column in columns)
+        assert first == second == third[::-1] == pytest.approx([0.3, 0.7])
     shares = {"rank": {1: 0.33, 2: 0.33, 3: 0.33}, "smoker": {"true": 0.3}, "age": {"[0, 18)": 0.2}}
     found = schema(shares=shares).guesses
     assert found.shares_of(COLUMNS[5]) == pytest.approx([1 / 3] * 3)  # rounded ones

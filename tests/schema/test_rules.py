@@ -462,3 +462,15 @@ def test_totals_that_fix_the_number_of_rows_go_with_a_public_one():
             dps.plan(with_totals(*totals), YOUNG, budget=dps.PureDP(1), unit="add_remove")
     for totals in ((young, total("age >= 15", 30)), (north,)):  # of 30 to 60 rows
         dps.plan(with_totals(*totals), YOUNG, budget=dps.PureDP(1), unit="add_remove")
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_totals_of_the_table_are_refused_where_rows_of_persons_are_left_out(unit):
+    declared = with_totals(total("age < 65", 3))
+    asked = {"budget": dps.PureDP(1), "unit": unit, "rows_per_person": 2}
+    plan = dps.plan(declared, YOUNG, **asked)  # of which no row is left out
+    with pytest.raises(dps.RequestError, match=r"beyond the first 2.*leave out the totals"):
+        dps.plan(declared, YOUNG, person="id", **asked)
+    with pytest.raises(dps.RequestError, match="leave out the totals"):
+        dataclasses.replace(plan.strategy, person="id").check()
+    dps.plan(with_totals(total("age < 65", 3, of="population")), YOUNG, person="id", **asked)

@@ -37,6 +37,8 @@ def test_files_and_schemas_that_cannot_be_are_refused(tmp_path):
         assert str(tmp_path) not in str(refused.value)
     for columns, says in [
         ([Boolean("x"), Number("x", 0, 1), Boolean("y")], r"declared more than once: \['x'\]"),
+        ([Boolean("x"), Number("_weight", 0, 1)], "no column may be named '_weight'"),
+        ([Boolean("_count")], "no column may be named '_count'"),
         (["x"], "columns of a schema are dps.Boolean, dps.Category and dps.Number, got str"),
         ("xy", "columns of a schema are a list of dps.Boolean"),
     ]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +49,18 @@ def with_levels(frame: pd.DataFrame, tables: Sequence[TableOfCells], first: str)
         levels = table.levels()
         for name in names:
             found[name] += levels.get(name, [None] * table.size)
-    taken, place = set(frame.columns), list(frame.columns).index(first) + 1
+    place = list(frame.columns).index(first) + 1
     for i, name in enumerate(names):
-        shown = f"{name} (level)" if name in taken else name
+        shown = level_name(name, {*frame.columns, *names[:i], *names[i + 1 :]})
         frame.insert(place + i, shown, np.array(found[name][: len(frame)], dtype=object))
     return frame
+
+
+def level_name(name: str, taken: Collection[Any]) -> str:
+    """A column of levels in a frame, where a column of results may have its name."""
+    while name in taken:
+        name += " (level)"
+    return name
 
 
 def crosstab(

@@ -12,7 +12,7 @@ from dpstats.arrays import Codes, Floats
 from dpstats.checks import short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.measured.strategy import check_rows
-from dpstats.schema import Category, Column, Guesses, Number, Schema
+from dpstats.schema import Category, Column, Design, Guesses, Number, Schema
 from dpstats.schema.guesses import moments_of
 from dpstats.schema.repairs import let_views_agree
 
@@ -65,8 +65,9 @@ def pretend(
     DataFrame
         n rows with the columns of the table, holding values as it stores them: those of the schema
         without views, and the ends of differences instead of these; two declared ends decide about
-        their difference. Missing cells are empty where the schema has ``allow_missing``, and
-        otherwise hold what they count as.
+        their difference. Columns of a survey design that the schema does not declare have the mean
+        weight, and units spread evenly over the declared ones. Missing cells are empty where the
+        schema has ``allow_missing``, and otherwise hold what they count as.
 
     Raises
     ------
@@ -91,11 +92,14 @@ def pretend(
         raise RequestError(f"guesses must be dps.Guesses(...), got {short(guesses)}")
     if guesses is not None:
         guesses.check(schema)
-    drawn = invented(schema, schema.guesses if guesses is None else guesses, n, generator(rng))
+    rng = generator(rng)
+    drawn = invented(schema, schema.guesses if guesses is None else guesses, n, rng)
     cells = {c.name: _stored(c, drawn[c.name]) for c in schema.stored if c.raw_names == (c.name,)}
     for column in schema.stored:
         if isinstance(column, Number) and column.ends is not None:
             _add_ends(cells, column.ends, np.asarray(column.decode(drawn[column.name]), float))
+    if schema.design is not None:
+        cells = _of_design(schema.design, cells, n, rng) | cells
     return pd.DataFrame({name: cells[name] for name in schema.raw.names})
 
 
@@ -211,6 +215,31 @@ def _add_ends(cells: dict[str, Any], ends: tuple[str, str], differences: Floats)
         cells[first] = _moved(origin, differences)
     elif second not in cells:
         cells[second] = _moved(cells[first], -differences)
+
+
+def _of_design(
+    design: Design, cells: Mapping[str, Any], n: int, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Columns (n,) of a survey: the mean weight, and units, of the row's stratum if that is known.
+
+    As many units as rows where their number is not declared.
+    """
+    units = [(stratum, key) for stratum, keys in design.listed_units for key in keys]
+    units = units or [("1", key) for key in range(1, (design.number_of_units or n) + 1)]
+    names = (design.strata, design.unit)
+    known: list[tuple[int, str]] = [
+        (place, name) for place, name in enumerate(names) if name in cells
+    ]
+    fitting: dict[tuple[str, ...], list[tuple[Any, Any]]] = {}
+    for unit in units:
+        fitting.setdefault(tuple(str(unit[place]) for place, _ in known), []).append(unit)
+    said = (map(str, cells[name]) for _, name in known)
+    within = [fitting.get(row, units) for row in zip(*said, strict=True)] or [units] * n
+    chosen = [few[int(u * len(few))] for few, u in zip(within, rng.random(n), strict=True)]
+    columns = dict(zip(names, map(list, zip(*chosen, strict=True)), strict=True))
+    return {design.weights: np.full(n, float(design.mean))} | {
+        name: column for name, column in columns.items() if name is not None
+    }
 
 
 def _moved(origin: Any, differences: Floats) -> Any:

@@ -116,3 +116,20 @@ def test_impossible_arguments_are_refused():
     ):
         with pytest.raises(dps.RequestError, match=message):
             dps.pretend(*arguments)
+
+
+def test_a_survey_has_its_mean_weight_and_units_of_its_strata():
+    region, ill = dps.Category("region", ["north", "south"]), dps.Boolean("ill")
+    units = {"north": [1, 2], "south": [3, 4, 5]}
+    kinds = [{"unit": "school"}, {"unit": "school", "units": 9}, {"deff": 2.0}]
+    strata = {"unit": "school", "strata": "region", "units": units}
+    for columns, kind in [*(([ill], k) for k in [*kinds, strata]), ([region, ill], strata)]:
+        schema = dps.Schema(columns, design=dps.Design("w", mean=50, cap=90, **kind))
+        rows = dps.pretend(schema, 500, rng=1)
+        assert set(rows) == set(schema.raw.names)
+        assert (rows["w"] == 50).all()
+        if kind is strata:
+            found = rows.groupby("region")["school"].unique().map(sorted).to_dict()
+            assert found == units
+        plan = dps.plan(schema, {"p": dps.Proportion("ill")}, budget=dps.PureDP(1))
+        assert "500 rows" in str(dps.check(plan, rows))
