@@ -253,6 +253,14 @@ def test_the_noise_on_a_robust_variance_is_what_it_is_said_to_be(seeded_noise, f
         moved = replace(fourth, answers=shifted).matrix(residual)
         drawn.append(np.einsum("ij,jk,ik->i", scores, moved, scores))
     np.testing.assert_allclose(fourth.noise_sd(scores, residual), np.std(drawn, axis=0), rtol=0.15)
+    np.testing.assert_allclose(
+        fourth.noise(scores, residual).diagonal(axis1=1, axis2=2).std(axis=0),
+        fourth.noise_sd(scores, residual), rtol=0.1,
+    )  # fmt: skip
+    for far in (1.5, 3):  # an F test of one coefficient is its t test, with the same noise
+        value = found.params["a"] + far * found.bse["a"]
+        one, other = (test(f"a = {value}").pvalue for test in (found.t_test, found.f_test))
+        np.testing.assert_allclose(one, other, rtol=0.15, atol=0.002)
 
 
 # Rows shrunk to a public norm: as statsmodels has it on rows shrunk one by one.
