@@ -390,19 +390,23 @@ class LinearIntervals(Intervals, Cached):
         return self.certified(each, target)
 
     def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
-        """Limits of all combinations together, at the level that the joint errors give."""
+        """Limits of all combinations together, at the level that the joint errors give.
+
+        New responses have independent errors besides those of the coefficients.
+        """
         if not self.known or self._unknown.all():
             return self.noise_aware(alpha, target)
         rng = calibration_generator(self.model.matrix.answers, _JOINT)
         some = np.flatnonzero(~self._unknown)
         drawn = [self.model.noise(self.combinations[i], opposites=False) for i in some]
         errors = np.stack(drawn, axis=-1)
-        covariance = self.model.left_covariance
+        own = self.combinations[some]
+        covariance = own @ self.model.left_covariance @ own.T
         if target == "population":
-            covariance = covariance + self.model.sampling.matrix
+            covariance += own @ self.model.sampling.matrix @ own.T
+            covariance += self.extra * self.model.safe_variance * np.eye(len(some))
         if np.any(covariance):
-            own = self.combinations[some]
-            values, vectors = np.linalg.eigh(own @ covariance @ own.T)
+            values, vectors = np.linalg.eigh(covariance)
             z = rng.standard_normal((DRAWS, len(some))) * np.sqrt(np.clip(values, 0, None))
             errors = errors + z @ vectors.T
         return with_far_tails(
