@@ -176,7 +176,7 @@ class ElasticNetResult(Cached, Result):
     ...                      "score": numbers % 100 // 2 + numbers % 7})
     >>> fitted = dps.release(plan, rows, m=2_000).infer(line)
     >>> fitted.support()["verdict"].tolist()
-    ['in', 'in', 'out']
+    ['undecided', 'in', 'out']
     >>> fitted.path(5).shape
     (15, 3)
     >>> penalties, coefficients = fitted.path_in_units(5)
@@ -234,12 +234,18 @@ class ElasticNetResult(Cached, Result):
         -------
         DataFrame
             Columns term, estimate and verdict. "in": the coefficient is not zero, and has the sign
-            of the estimate; "out": it is zero; "undecided".
+            of the estimate; "out": it is zero; "undecided", as always where a coefficient in
+            original units is not a multiple of one in unit scale: most intercepts, and ``a`` beside
+            ``a:b`` or ``I(a**2)`` unless zero is the middle of the other factor's bounds.
         """
         import pandas as pd
 
         check_alpha(alpha)
         verdicts = self.moments.support(self.basis, self.alpha, self.l1_ratio, alpha)
+        used = self.design.to_basis != 0
+        place = used.argmax(axis=1)
+        same = (used.sum(axis=1) == 1) & (self.design.absorbed[place] == 0)
+        verdicts = np.where(same, np.array(verdicts)[place], "undecided").tolist()
         return pd.DataFrame(
             {"term": self.terms, "estimate": np.asarray(self.params), "verdict": verdicts}
         )
