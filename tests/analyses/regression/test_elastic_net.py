@@ -99,6 +99,17 @@ def test_the_usual_penalty_keeps_out_what_is_not_there(seeded_noise, inferred):
     assert entered <= 2
 
 
+@pytest.mark.parametrize("asked", [dps.ElasticNet("y ~ a + b"), dps.Lasso("y ~ a + b")])
+def test_the_usual_penalty_allows_for_the_noise_on_means(asked, seeded_noise, inferred):
+    schema = dps.Schema([dps.Number(name, 0, 1, points=101, missing=0) for name in "aby"])
+    table = np.random.default_rng(0).normal(0.9, 0.05, (2_000, 3)).clip(0, 1).round(2)
+    frame, entered = pd.DataFrame(table, columns=list("aby")), 0
+    for seed in range(40):
+        found = inferred(schema, frame, asked, dps.PureDP(3), noise_from=seeded_noise(seed))
+        entered += np.any(found.basis[1:] != 0)
+    assert entered <= 6
+
+
 def test_paths_begin_with_nothing_and_end_near_least_squares(inferred):
     result = inferred(SCHEMA, rows(), dps.Lasso(FORMULA, 0.02), dps.PureDP(200))
     assert (result.basis == 0).any()
