@@ -31,7 +31,7 @@ from dpstats.checks import (
     short,
 )
 from dpstats.corrected.least_squares import positive_definite
-from dpstats.error_rates import USUAL_ALPHA
+from dpstats.error_rates import USUAL_ALPHA, percent
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.inference.confidence_law import DRAWS
@@ -382,7 +382,7 @@ class ElasticNetResult(Cached, Result):
         after = [
             f"{self.rows}; {self.budget}.",
             "Verdicts are on the solution that the private table has without noise, certified "
-            f"together at {1 - alpha:.0%}.",
+            f"together at {percent(alpha)}.",
             *(f"Note: {note}" for note in self.notes),
         ]
         return Page(self.title, lines, ["", "estimate", "support"], rows, after=after)
