@@ -78,7 +78,7 @@ class Design:
         Which regressors belong to each term of the formula.
     constant : slice or None
         Regressors that add up to one: the intercept, or else all levels of a category.
-    references : tuple of features
+    references : tuple of (name, level)
         The level that others of its column are compared with, of every column taken by levels.
     """
 
@@ -86,7 +86,7 @@ class Design:
     regressors: tuple[Regressor, ...]
     terms: tuple[tuple[str, slice], ...]
     constant: slice | None
-    references: tuple[Feature, ...]
+    references: tuple[tuple[str, int], ...]
 
     @property
     def intercept(self) -> bool:

@@ -673,7 +673,7 @@ class AnyVariances(_OfScores):
 
     def drawn(self, combination: Floats) -> Floats:
         """Draws (DRAWS,) of the size of the variance HC1 less the noise on it (eq. 3)."""
-        return self.drawn_jointly(combination[None, :])[:, 0, 0]
+        return np.asarray(self.drawn_jointly(combination[None, :])[:, 0, 0])
 
     def drawn_jointly(self, combinations: Floats) -> Floats:
         """Draws (DRAWS, k, k): matrices of the same, with the sizes of their eigenvalues."""
