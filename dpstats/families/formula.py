@@ -78,12 +78,15 @@ class Design:
         Which regressors belong to each term of the formula.
     constant : slice or None
         Regressors that add up to one: the intercept, or else all levels of a category.
+    references : tuple of (name, level)
+        The level that others of its column are compared with, of every column taken by levels.
     """
 
     response: Feature
     regressors: tuple[Regressor, ...]
     terms: tuple[tuple[str, slice], ...]
     constant: slice | None
+    references: tuple[tuple[str, int], ...]
 
     @property
     def intercept(self) -> bool:
@@ -200,7 +203,11 @@ class Design:
                 f"{excerpt(formula)}: a coefficient would be called {twice[0]!r}, as {other} is; "
                 "rename a column"
             )
-        return Design(response, tuple(regressors), tuple(p for p in places if p[0]), constant)
+        references = {(f.column.name, f.reference) for term in terms for f in term if f.grouped}
+        return Design(
+            response, tuple(regressors), tuple(p for p in places if p[0]), constant,
+            tuple(sorted(references)),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,7 @@ def level_of_draws(drawn: Floats, alpha: float) -> float:
 
 
 _NEGLIGIBLE = 1e-6  # part of noise in a variance, that needs no draws
+_ALIKE = 1e-3  # range of relative variances that need none either
 _REDUNDANT = 1e-12  # of a standard deviation: a combination of others, up to rounding
 
 
@@ -72,32 +73,41 @@ def joint_test(
 ) -> tuple[float, float, float, float]:
     """Statistic, p-value and both df of an F test that errors explain all differences (k,).
 
-    Covariances (k, k) are of sampling, with `df` degrees of freedom, and of noise, of which `draws`
-    gives draws (size, k). The p-value is that of F, plus the simulated difference between the
-    distribution of the noise and a normal one.
+    Covariances (k, k) are of sampling, with `df` degrees of freedom, or draws (size, k, k) of it,
+    and of noise, of which `draws` gives draws (size, k). The p-value is that of F, plus the
+    simulated difference between the distribution of the errors and the one that this assumes. With
+    draws of the covariance, F is divided by the largest eigenvalue of each (eq. 3a of
+    docs/explanation/regression/ols.md).
     """
     from scipy import special
 
     k = len(difference)
     if k == 0:  # every combination is certain
         return 0.0, 1.0, 0.0, df
-    precision = np.linalg.pinv(noise + sampling, hermitian=True)
+    mean = sampling.mean(axis=0) if sampling.ndim > 2 else sampling
+    precision = np.linalg.pinv(noise + mean, hermitian=True)
     statistic = float(difference @ precision @ difference) / k
     if statistic == 0 or not np.isfinite(statistic):
         return 0.0, 1.0, float(k), df
-    classical = float(special.fdtrc(k, df, statistic))
-    if np.trace(noise) <= _NEGLIGIBLE * np.trace(sampling):
+    largest = np.ones(1)
+    if sampling.ndim > 2:
+        half = root_of(precision)
+        eigenvalues = np.linalg.eigvalsh(half @ (noise + sampling) @ half)[:, -1]
+        largest = eigenvalues if np.ptp(eigenvalues) > _ALIKE else largest
+    classical = float(np.mean(special.fdtrc(k, df, statistic / largest)))
+    if np.trace(noise) <= _NEGLIGIBLE * np.trace(mean) and len(largest) == 1:
         return statistic, classical, float(k), df
     drawn = draws()
     size = len(drawn)
-    z = rng.standard_normal((size, k)) @ root_of(sampling)
+    z = rng.standard_normal((size, k))
     z /= np.sqrt(rng.chisquare(df, (size, 1)) / df)
-    normal = rng.standard_normal((size, k)) @ root_of(noise)
+    normal = z @ root_of(mean) + rng.standard_normal((size, k)) @ root_of(noise)
+    actual = (z[:, None, :] @ root_of(sampling))[:, 0, :] + drawn
     above = [
-        float(np.mean(np.einsum("ij,jk,ik->i", e, precision, e) >= k * statistic))
-        for e in (z + drawn, z + normal)
+        float(np.mean(np.einsum("ij,jk,ik->i", e, precision, e) * by >= k * statistic))
+        for e, by in ((actual, 1.0), (normal, largest))
     ]
-    least = least_of_noise(float(np.trace(noise)), float(np.trace(noise + sampling)), size)
+    least = least_of_noise(float(np.trace(noise)), float(np.trace(noise + mean)), size)
     pvalue = float(np.clip(classical + above[0] - above[1], least, 1))
     return statistic, pvalue, float(k), df
 
@@ -127,6 +137,7 @@ def independent(
 
 
 def root_of(covariance: Floats) -> Floats:
-    """Symmetric square root of a covariance matrix, its positive part."""
+    """Symmetric square roots of covariance matrices (..., k, k), their positive parts."""
     values, vectors = np.linalg.eigh(covariance)
-    return np.asarray((vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T)
+    scaled = vectors * np.sqrt(np.clip(values, 0, None))[..., np.newaxis, :]
+    return np.asarray(scaled @ vectors.swapaxes(-1, -2))

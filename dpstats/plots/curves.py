@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpstats.checks import counted, first_few, short
-from dpstats.error_rates import USUAL_ALPHA
+from dpstats.error_rates import USUAL_ALPHA, percent
 from dpstats.errors import RequestError
 from dpstats.planning.curve import Curve
 from dpstats.plots.axes import (
@@ -176,7 +176,7 @@ def distribution(
     ax = axes_of(ax)
     ax.fill_between(
         cuts, low, high, step="post", color="tab:blue", alpha=0.25, linewidth=0,
-        label=f"band at {1 - alpha:.4g}, jointly",
+        label=f"{percent(alpha)} band, jointly",
     )  # fmt: skip
     ax.plot(intervals.edges, frame["estimate"], "o", color="tab:blue", label="estimate")
     ax.set_ylim(-0.02, 1.02)
@@ -380,7 +380,7 @@ def _curve_handles(ax: Axes, alpha: float, *, band: bool) -> list[Any]:
     """Entries of the legend: the curves, intervals and bands."""
     from matplotlib.patches import Patch
 
-    level = f"{100 * (1 - alpha):.4g}%"
+    level = percent(alpha)
     entries = [(_DARKER + _LIGHT, f"{level} intervals"), (_LIGHT, f"{level} band, jointly")]
     return ax.get_legend_handles_labels()[0] + [
         Patch(color="0.4", alpha=2 * shade, linewidth=0, label=label)

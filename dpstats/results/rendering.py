@@ -179,8 +179,8 @@ def share(value: float) -> str:
 
 
 def shown_pvalue(pvalue: float, digits: int = 4) -> str:
-    """``= 0.0123``, or ``< 1e-06`` where it is below the accuracy."""
-    return f"= {pvalue:.{digits}g}" if pvalue >= LEAST_SHOWN else f"< {LEAST_SHOWN:g}"
+    """``= 0.0123``, or ``< 1e-06`` where it is below the accuracy; ``= nan`` if unknown."""
+    return f"< {LEAST_SHOWN:g}" if pvalue < LEAST_SHOWN else f"= {pvalue:.{digits}g}"
 
 
 def brief(name: str, estimate: float, low: float, high: float, *, date: bool = False) -> str:

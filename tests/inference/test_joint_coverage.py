@@ -3,7 +3,7 @@
 import numpy as np
 
 import dpstats as dps
-from dpstats.inference.joint_coverage import joint_level, level_of_draws
+from dpstats.inference.joint_coverage import joint_level, joint_test, level_of_draws
 
 ASKED = {"table": dps.Marginals(["smoker", "region"]), "one": dps.Proportion("age >= 65")}
 
@@ -31,3 +31,20 @@ def test_a_level_below_the_draws_is_bonferronis():
     errors = np.random.default_rng(0).standard_normal((5_000, 8))
     assert level_of_draws(errors, 5e-4) == 5e-4 / 8
     assert 0.05 / 8 <= level_of_draws(errors, 0.05) < 0.02
+
+
+def test_a_joint_test_allows_for_noise_on_the_sampling_covariance():
+    rng, d, size = np.random.default_rng(0), np.eye(2), 400
+    for relative in (0.0, 0.1, 0.4):
+        pvalues = []
+        for _ in range(1_500):
+            noise = relative * rng.laplace(0, 0.5**0.5, (size + 1, 2))
+            variances = np.abs(np.maximum(1 + noise[0], 0) - noise[1:])
+            found = joint_test(
+                rng.standard_normal(2), 1e6, variances[:, :, None] * d, 0 * d,
+                lambda: np.zeros((size, 2)), rng,
+            )  # fmt: skip
+            pvalues.append(found[1])
+        levels = np.mean(np.array(pvalues)[:, None] <= [0.05, 0.01], axis=0)
+        assert levels[0] <= 0.065, relative
+        assert levels[1] <= 0.018, relative

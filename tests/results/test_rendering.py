@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from dpstats.results.rendering import Numerals, Page, fixed, html_table, share, significant
+from dpstats.results.rendering import (
+    Numerals,
+    Page,
+    fixed,
+    html_table,
+    share,
+    shown_pvalue,
+    significant,
+)
 
 
 @pytest.mark.parametrize(("value", "scale", "text"), [
@@ -29,5 +37,7 @@ def test_tables_align_wrap_and_escape():
     assert page.count('<th scope="col">') == 1  # of the heading without text a plain cell
     assert page.count('<th scope="row">') == len(rows)
     assert (share(0.123), share(np.nan), share(-0.0)) == ("12%", "", "0%")
+    shown = [shown_pvalue(pvalue) for pvalue in (np.nan, 1e-7, 0.01234)]
+    assert shown == ["= nan", "< 1e-06", "= 0.01234"]
     assert (significant(np.nan), significant(-0.0), significant(-np.inf)) == ("", "0", "-inf")
     assert (fixed(-0.001, 1), fixed(np.nan, 2), fixed(-1e300, 2)) == ("0.0", "", "-1e+300")

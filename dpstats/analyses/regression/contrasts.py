@@ -442,6 +442,13 @@ class PredictedMeanIntervals(Intervals):
 
     def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
         """P-values (k,) that each mean equals `value`."""
+        low, high = self.link.mean(np.array([-np.inf, np.inf])).tolist()
+        for one in np.ravel(value).tolist():
+            if not low < one < high:
+                raise RequestError(
+                    f"value={one:g} is impossible: predicted means are between {low:g} and "
+                    f"{high:g}, and neither of them; test a value between them"
+                )
         pvalues = self.predictors.pvalues(self.link.predictor(np.asarray(value)), alternative)
         return np.asarray(pvalues)
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.analyses.regression.design_moments import DesignMoments
@@ -32,9 +31,12 @@ from dpstats.checks import (
     short,
 )
 from dpstats.corrected.least_squares import positive_definite
-from dpstats.error_rates import USUAL_ALPHA, bonferroni
+from dpstats.error_rates import USUAL_ALPHA, percent
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
+from dpstats.inference.confidence_law import DRAWS
+from dpstats.inference.joint_coverage import root_of
+from dpstats.inference.simulation import calibration_generator
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import Result
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
 _SWEEPS, _TOLERANCE = 100_000, 1e-12
 _LEAST_EIGENVALUE = 1e-9  # relative, of the matrix that is fitted
+_BATCH = 500  # draws of the noise on all moments at a time
 _LEAST_PENALTY = 1e-3  # of the largest penalty, at which a path ends
 
 
@@ -82,7 +85,7 @@ class Penalised:
         design = self._design(release.schema)
         matrix = design.matrix(release)
         moments = PenalisedMoments(matrix, design.rows, design.penalised)
-        alpha = moments.usual_penalty if self.alpha is None else self.alpha
+        alpha = moments.usual_penalty / self.l1_ratio if self.alpha is None else self.alpha
         title = "Lasso" if self.l1_ratio == 1 else f"Elastic net, l1_ratio = {self.l1_ratio:g}"
         return ElasticNetResult(
             title=f"{title}: {design.design.titled(self.formula, release.schema)}",
@@ -176,7 +179,7 @@ class ElasticNetResult(Cached, Result):
     ...                      "score": numbers % 100 // 2 + numbers % 7})
     >>> fitted = dps.release(plan, rows, m=2_000).infer(line)
     >>> fitted.support()["verdict"].tolist()
-    ['in', 'in', 'out']
+    ['undecided', 'in', 'out']
     >>> fitted.path(5).shape
     (15, 3)
     >>> penalties, coefficients = fitted.path_in_units(5)
@@ -234,12 +237,18 @@ class ElasticNetResult(Cached, Result):
         -------
         DataFrame
             Columns term, estimate and verdict. "in": the coefficient is not zero, and has the sign
-            of the estimate; "out": it is zero; "undecided".
+            of the estimate; "out": it is zero; "undecided", as always where a coefficient in
+            original units is not a multiple of one in unit scale: most intercepts, and ``a`` beside
+            ``a:b`` or ``I(a**2)`` unless zero is the middle of the other factor's bounds.
         """
         import pandas as pd
 
         check_alpha(alpha)
         verdicts = self.moments.support(self.basis, self.alpha, self.l1_ratio, alpha)
+        used = self.design.to_basis != 0
+        place = used.argmax(axis=1)
+        same = (used.sum(axis=1) == 1) & (self.design.absorbed[place] == 0)
+        verdicts = np.where(same, np.array(verdicts)[place], "undecided").tolist()
         return pd.DataFrame(
             {"term": self.terms, "estimate": np.asarray(self.params), "verdict": verdicts}
         )
@@ -373,7 +382,7 @@ class ElasticNetResult(Cached, Result):
         after = [
             f"{self.rows}; {self.budget}.",
             "Verdicts are on the solution that the private table has without noise, certified "
-            f"together at {1 - alpha:.0%}.",
+            f"together at {percent(alpha)}.",
             *(f"Note: {note}" for note in self.notes),
         ]
         return Page(self.title, lines, ["", "estimate", "support"], rows, after=after)
@@ -446,14 +455,23 @@ class PenalisedMoments(Cached):
 
     @cached_property
     def usual_penalty(self) -> float:
-        """Strength at which no coefficient enters with probability .95 if none is there."""
-        kept = np.flatnonzero(self.penalised)
-        size = np.abs(self.rows)
-        noise = (size**2 @ self.matrix.noise_sd**2 @ (size**2).T)[kept, -1]
-        own = np.diag(self._centred)
-        variance = noise + own[:-1] * own[-1] / max(self.matrix.n, 1)
-        level = bonferroni(USUAL_ALPHA, 2 * len(kept))
-        return float(-special.ndtri(level) * np.sqrt(variance.max()))
+        """Strength at which no coefficient enters with probability .95 if none is there (l1 = 1).
+
+        The quantile of the largest centred product with the response, from noise and sampling (eq.
+        1a of docs/explanation/regression/lasso.md).
+        """
+        centred, kept, own = self.rows, np.flatnonzero(self.penalised), self._centred
+        if len(self._free):
+            means = self.moments[:, self._free] / self.moments[self._free, self._free]
+            centred = centred - means * self.rows[self._free]
+        rng = calibration_generator(self.matrix.answers)
+        errors = np.concatenate([
+            centred[kept] @ self.matrix.noise(_BATCH, rng) @ centred[-1]
+            for _ in range(DRAWS // _BATCH)
+        ])  # fmt: skip
+        sampling = own[:-1, :-1] * own[-1, -1] / max(self.matrix.n, 1)
+        errors += rng.standard_normal(errors.shape) @ root_of(sampling)
+        return float(np.quantile(np.abs(errors).max(axis=1), 1 - USUAL_ALPHA))
 
     def path(self, alphas: Floats, l1_ratio: float) -> Floats:
         """(k, p) coefficients at k penalties, decreasing; needs scikit-learn."""

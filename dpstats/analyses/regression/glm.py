@@ -227,6 +227,7 @@ def marginal_effects(
     """Changes of the mean with each column, at points as `DesignMoments.regressors_at` takes."""
     factors = [f for regressor in moments.design.regressors for f in regressor.factors]
     numbers = {name for name, level in factors if level is None}
+    references = dict(moments.design.references)
 
     def at(column: str, value: Floats) -> Floats:
         return moments.regressors_at({**values, column: value})
@@ -247,10 +248,11 @@ def marginal_effects(
             effects[column.measured_name] = derivative(column.name, column.half_range)
             continue
         levels = [np.full_like(values[column.name], level) for level in range(column.bins)]
-        first, *others = (at(column.name, level) for level in levels)
-        labels = column.bin_labels
-        for label, other in zip(labels[1:], others, strict=True):
-            effects[f"{column.name}: {labels[0]} to {label}"] = difference(first, other)
+        labels, means = list(column.bin_labels), [at(column.name, level) for level in levels]
+        reference = references[column.name]
+        first, own = means.pop(reference), labels.pop(reference)
+        for label, other in zip(labels, means, strict=True):
+            effects[f"{column.name}: {own} to {label}"] = difference(first, other)
     return effects
 
 
@@ -361,7 +363,7 @@ class GeneralisedResult(ScoreResult, LinkedResult):
 
         Of a number: the mean derivative of the predicted mean, per original unit; where the formula
         has ``log(wage)``, per unit of that logarithm, in a row of that name. Of a level: the mean
-        difference between all rows at this level and all rows at the baseline.
+        difference between all rows at this level and all rows at the baseline of the formula.
 
         Returns
         -------

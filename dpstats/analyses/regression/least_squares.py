@@ -259,8 +259,9 @@ class LeastSquares(Cached):
         under = self.params + covariance @ reduced.T @ difference
         weights = self._weights(self.scores(reduced), self._residual(under))
         rng = calibration_generator(self.matrix.answers, _WALD)
+        drawn = self.sampling.drawn_jointly(reduced) + reduced @ self.left_covariance @ reduced.T
         return joint_test(
-            difference, self.sampling.df, reduced @ sampling @ reduced.T,
+            difference, self.sampling.df, drawn,
             self._noise_covariance(weights), lambda: self._noise @ weights.T, rng,
         )  # fmt: skip
 
@@ -389,19 +390,23 @@ class LinearIntervals(Intervals, Cached):
         return self.certified(each, target)
 
     def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
-        """Limits of all combinations together, at the level that the joint errors give."""
+        """Limits of all combinations together, at the level that the joint errors give.
+
+        New responses have independent errors besides those of the coefficients.
+        """
         if not self.known or self._unknown.all():
             return self.noise_aware(alpha, target)
         rng = calibration_generator(self.model.matrix.answers, _JOINT)
         some = np.flatnonzero(~self._unknown)
         drawn = [self.model.noise(self.combinations[i], opposites=False) for i in some]
         errors = np.stack(drawn, axis=-1)
-        covariance = self.model.left_covariance
+        own = self.combinations[some]
+        covariance = own @ self.model.left_covariance @ own.T
         if target == "population":
-            covariance = covariance + self.model.sampling.matrix
+            covariance += own @ self.model.sampling.matrix @ own.T
+            covariance += self.extra * self.model.safe_variance * np.eye(len(some))
         if np.any(covariance):
-            own = self.combinations[some]
-            values, vectors = np.linalg.eigh(own @ covariance @ own.T)
+            values, vectors = np.linalg.eigh(covariance)
             z = rng.standard_normal((DRAWS, len(some))) * np.sqrt(np.clip(values, 0, None))
             errors = errors + z @ vectors.T
         return with_far_tails(
@@ -485,6 +490,10 @@ class SamplingCovariance(ABC):
     def drawn(self, combination: Floats) -> Floats | float:
         """Variance of a combination (p,), or draws of it without the noise on it."""
         return float(self.variances(combination[None, :])[0])
+
+    def drawn_jointly(self, combinations: Floats) -> Floats:
+        """Covariance (k, k) of combinations (k, p), or draws (DRAWS, k, k) without its noise."""
+        return np.asarray(combinations @ self.matrix @ combinations.T)
 
     def notes(self, combinations: Floats) -> list[str]:
         """Remarks of a result on it."""
@@ -664,11 +673,17 @@ class AnyVariances(_OfScores):
 
     def drawn(self, combination: Floats) -> Floats:
         """Draws (DRAWS,) of the size of the variance HC1 less the noise on it (eq. 3)."""
+        return np.asarray(self.drawn_jointly(combination[None, :])[:, 0, 0])
+
+    def drawn_jointly(self, combinations: Floats) -> Floats:
+        """Draws (DRAWS, k, k): matrices of the same, with the sizes of their eigenvalues."""
         fit = self.fit
-        score = combination @ fit.inverse @ fit.rows[:-1]
-        noisy = float(score @ self._middle @ score)
-        drawn = (max(noisy, 0.0) - self.measured.noise(score, fit.residual)) * self.per_row
-        return np.maximum(np.abs(drawn), float(self.rounded(combination[None, :])[0]))
+        scores = combinations @ fit.inverse @ fit.rows[:-1]
+        root = root_of(scores @ self._middle @ scores.T)
+        less_noise = (root @ root - self.measured.noise(scores, fit.residual)) * self.per_row
+        values, vectors = np.linalg.eigh(less_noise)
+        sizes = (vectors * np.abs(values)[:, np.newaxis, :]) @ vectors.swapaxes(1, 2)
+        return np.asarray(sizes + np.diag(self.rounded(combinations)))
 
 
 @dataclass(frozen=True)
@@ -816,23 +831,26 @@ class FourthMoments:
         by_pair = np.append(self._values @ self._pairs(residual, residual), 0.0)
         return np.asarray(by_pair[self.pair])
 
-    def _weights(self, scores: Floats, residual: Floats) -> Floats:
-        """(k, d) of the noise on the sums in that on the mean of (s'f)^2 (u'f)^2, scores (k, q)."""
-        right = self._pairs(residual, residual)
+    def _weights(self, left: Floats, right: Floats, residual: Floats) -> Floats:
+        """(k, d) of the noise on the sums in that on the mean of (l'f) (r'f) (u'f)^2, l, r (k, q).
+
+        With f the features and u the residual.
+        """
+        squares = self._pairs(residual, residual)
         measured = self.place >= 0
         unit = self.answers.n * self.answers.bounds
         return np.array([
             np.bincount(
-                self.place[measured], np.outer(self._pairs(s, s), right)[measured],
+                self.place[measured], np.outer(self._pairs(*both), squares)[measured],
                 minlength=len(unit),
             )
-            for s in scores
+            for both in zip(left, right, strict=True)
         ]) / unit  # fmt: skip
 
     def noise_sd(self, scores: Floats, residual: Floats) -> Floats:
         """(k,) standard deviations of the noise on the mean of (s'f)^2 (u'f)^2, scores (k, q)."""
-        weights, covariance = self._weights(scores, residual), self.answers.noise_covariance
-        variances = np.einsum("ij,ij->i", weights @ covariance, weights)
+        weights = self._weights(scores, scores, residual)
+        variances = np.einsum("ij,ij->i", weights @ self.answers.noise_covariance, weights)
         return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
     @cached_property
@@ -841,10 +859,13 @@ class FourthMoments:
         rng = calibration_generator(self.answers, _FOURTH)
         return draw_noise(self.answers, DRAWS // 4, rng)
 
-    def noise(self, score: Floats, residual: Floats) -> Floats:
-        """(DRAWS,) draws of the noise on the mean of (s'f)^2 (u'f)^2, for one score (q,).
+    def noise(self, scores: Floats, residual: Floats) -> Floats:
+        """(DRAWS, k, k) draws of the noise on the mean of (S f) (S f)' (u'f)^2, scores S (k, q).
 
         Each with its opposite, twice: halves are uncorrelated with draws and their opposites.
         """
-        drawn = self._drawn @ self._weights(score[np.newaxis], residual)[0]
+        i, j = np.triu_indices(len(scores))
+        drawn = np.empty((len(self._drawn), len(scores), len(scores)))
+        drawn[:, i, j] = self._drawn @ self._weights(scores[i], scores[j], residual).T
+        drawn[:, j, i] = drawn[:, i, j]
         return np.concatenate([drawn, -drawn, drawn, -drawn])

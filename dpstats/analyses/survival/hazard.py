@@ -275,6 +275,12 @@ class SurvivalIntervals(Intervals):
 
     def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
         """P-values (k,) that each survival equals `value`."""
+        for one in np.ravel(value).tolist():
+            if not 0 < one <= 1:
+                raise RequestError(
+                    f"value={one:g} is impossible: predicted survivals are above 0 and at most 1; "
+                    "test such a value"
+                )
         with np.errstate(all="ignore"):
             wanted, sd = -np.log(np.asarray(value, float)), np.sqrt(self.sampling + self.privacy)
             clear = (self.hazards > _ON_LOG_SCALE * sd) & (wanted > 0)

@@ -151,6 +151,10 @@ def test_tests_of_the_measures_agree_and_impossible_values_are_refused(schema, s
         pvalue = result.test(1, term=term).pvalue
         assert pvalue == pytest.approx(result.test().pvalue, abs=5e-3)
     assert np.isnan(result.intervals.pvalues(-0.5, "two-sided")[1])
+    pairs = inferred(schema, survey, dps.GroupMeans("smoker == 'yes'", by="region")).pairwise()
+    for value in (-1.5, 5):
+        with pytest.raises(dps.RequestError, match=f"value={value} is impossible"):
+            pairs.test(value, term=pairs.terms[0])
     for options in ({"value": 2}, {"value": -1, "term": "risk ratio"}):
         with pytest.raises(dps.RequestError, match="not possible"):
             result.test(**options)

@@ -71,6 +71,24 @@ def test_verdicts_are_those_of_the_table(budget, unit, seeded_noise, inferred):
     assert spoken > 0
 
 
+def test_verdicts_are_on_the_terms_that_are_printed(no_noise, inferred):
+    """Without noise all could be told; in original units that of y on a is not zero."""
+    numbers = [dps.Number(name, low, 1, points=101, missing=0) for name, low in
+               [("a", 0), ("b", 0), ("d", -1)]]  # fmt: skip
+    schema = dps.Schema([*numbers, dps.Number("y", 0, 4, points=401, missing=0)])
+    a, b = np.repeat(np.arange(101), 101) / 100, np.tile(np.arange(101), 101) / 100
+    frame = pd.DataFrame({"a": a, "b": b, "d": 2 * b - 1})
+    frame["y"] = (2 + 3 * (a - 0.5) * (b - 0.5)).round(2)
+    for formula, wanted in {
+        "y ~ a*b": ["undecided"] * 3 + ["in"], "y ~ a*d": ["undecided", "out", "undecided", "in"],
+        "y ~ a + b": ["undecided", "out", "out"],
+    }.items():  # fmt: skip
+        found = inferred(schema, frame, dps.Lasso(formula, 0.02))
+        assert found.support()["verdict"].tolist() == wanted
+        away = np.asarray(found.params)[np.array(wanted) == "out"]
+        np.testing.assert_allclose(away, 0, atol=1e-9)
+
+
 def test_the_usual_penalty_keeps_out_what_is_not_there(seeded_noise, inferred):
     frame = rows(1_000)
     frame["y"] = np.random.default_rng(1).normal(0, 1, 1_000).clip(-6, 6).round(2)
@@ -81,10 +99,22 @@ def test_the_usual_penalty_keeps_out_what_is_not_there(seeded_noise, inferred):
     assert entered <= 2
 
 
+@pytest.mark.parametrize("asked", [dps.ElasticNet("y ~ a + b"), dps.Lasso("y ~ a + b")])
+def test_the_usual_penalty_allows_for_the_noise_on_means(asked, seeded_noise, inferred):
+    schema = dps.Schema([dps.Number(name, 0, 1, points=101, missing=0) for name in "aby"])
+    table = np.random.default_rng(0).normal(0.9, 0.05, (2_000, 3)).clip(0, 1).round(2)
+    frame, entered = pd.DataFrame(table, columns=list("aby")), 0
+    for seed in range(40):
+        found = inferred(schema, frame, asked, dps.PureDP(3), noise_from=seeded_noise(seed))
+        entered += np.any(found.basis[1:] != 0)
+    assert entered <= 6
+
+
 def test_paths_begin_with_nothing_and_end_near_least_squares(inferred):
     result = inferred(SCHEMA, rows(), dps.Lasso(FORMULA, 0.02), dps.PureDP(200))
     assert (result.basis == 0).any()
     assert np.all(result.params[result.basis == 0] == 0)
+    assert "certified together at 99.9%" in result.summary(alpha=0.001)
     path = result.path(20).pivot(index="alpha", columns="term", values="estimate")
     path = path.drop(columns="Intercept").sort_index()
     assert np.all(path.iloc[-1] == 0)

@@ -139,9 +139,17 @@ def test_a_fitted_density_with_little_noise_is_near_statsmodels(rows):
     low, high = np.asarray(prediction.conf_int()).T
     assert np.all((low < predicted) & (predicted < high) & (high < 1))
     assert np.all(np.isinf(ours.conf_int(method="certified")))
+    assert prediction.test(predicted[0], term="0").pvalue > 0.99
+    for value in (-1, 0, 1, 1.5):
+        with pytest.raises(RequestError, match=f"value={value} is impossible.* between 0 and 1"):
+            prediction.test(value, term="0")
     with pytest.raises(RequestError, match=r"combinations: t_test and f_test$"):
         ours.test(0)
     effects, wanted = ours.get_margeff(), theirs.get_margeff(dummy=True).summary_frame()
+    other = release.infer(dps.Logistic("y ~ x + u + C(g, Treatment('b'))")).get_margeff()
+    assert other.terms == ["x", "u: False to True", "g: b to a", "g: b to c"]
+    assert small.get_margeff().terms == effects.terms[:2]
+    assert other.params["g: b to a"] == pytest.approx(-effects.params["g: a to b"], rel=1e-3)
     assert effects.terms == ["x", "u: False to True", "g: a to b", "g: a to c"]
     np.testing.assert_allclose(sorted(effects.params), sorted(wanted["dy/dx"]), rtol=0.1)
     np.testing.assert_allclose(sorted(effects.bse), sorted(wanted["Std. Err."]), rtol=0.3)

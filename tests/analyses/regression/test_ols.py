@@ -12,6 +12,7 @@ import dpstats as dps
 from dpstats.analyses.regression.least_squares import EqualVariances, LeastSquares, LinearIntervals
 from dpstats.corrected.least_squares import combination_bounds
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
+from dpstats.inference.joint_coverage import root_of
 from dpstats.inference.simulation import calibration_generator
 
 SCHEMA = dps.Schema([
@@ -253,6 +254,14 @@ def test_the_noise_on_a_robust_variance_is_what_it_is_said_to_be(seeded_noise, f
         moved = replace(fourth, answers=shifted).matrix(residual)
         drawn.append(np.einsum("ij,jk,ik->i", scores, moved, scores))
     np.testing.assert_allclose(fourth.noise_sd(scores, residual), np.std(drawn, axis=0), rtol=0.15)
+    np.testing.assert_allclose(
+        fourth.noise(scores, residual).diagonal(axis1=1, axis2=2).std(axis=0),
+        fourth.noise_sd(scores, residual), rtol=0.1,
+    )  # fmt: skip
+    for far in (1.5, 3):  # an F test of one coefficient is its t test, with the same noise
+        value = found.params["a"] + far * found.bse["a"]
+        one, other = (test(f"a = {value}").pvalue for test in (found.t_test, found.f_test))
+        np.testing.assert_allclose(one, other, rtol=0.15, atol=0.002)
 
 
 # Rows shrunk to a public norm: as statsmodels has it on rows shrunk one by one.
@@ -436,6 +445,17 @@ def test_joint_tests_allow_for_the_noise(seeded_noise, inferred):
     overall = found.f_test("b = 0")
     assert (found.fvalue, found.f_pvalue) == (overall.statistic, overall.pvalue)
     assert found.f_pvalue == pytest.approx(found.pvalues[1], abs=0.02)
+
+
+def test_new_responses_hold_together_with_independent_errors(found):
+    at = {"a": np.linspace(1, 9, 10), "b": 0.5, "g": "s"}
+    new, model = found.get_prediction(at).new, found.intervals.model
+    half = np.diff(new.conf_int(simultaneous=True))[:, 0] / 2
+    own = new.intervals.combinations @ root_of(model.sampling.matrix + model.noise_covariance)
+    rng = np.random.default_rng(0)
+    errors = rng.standard_normal((20_000, len(own[0]))) @ own.T
+    errors += rng.normal(0, np.sqrt(new.intervals.extra * model.error_variance), (20_000, 10))
+    assert 0.945 < np.mean(np.all(np.abs(errors) <= half, axis=1)) < 0.97
 
 
 def test_predictions_of_single_values_and_for_the_table(found):

@@ -97,6 +97,9 @@ def test_without_noise_it_is_a_binomial_model(rows, unit, half, entry, no_noise,
     z = 1.959964 * np.sqrt(np.diag(errors)) / np.cumsum(hazards)
     ends = np.exp(-np.exp(np.stack([logs + z, logs - z], axis=1)))
     np.testing.assert_allclose(survival.conf_int(), ends, rtol=1e-6)
+    for value in (-0.1, 0, 1.1):
+        with pytest.raises(dps.RequestError, match=f"value={value} is impossible"):
+            survival.test(value, term=survival.terms[0])
     wanted = np.cumsum(np.exp(theirs.params[:size]))
     np.testing.assert_allclose(ours.baseline()["cumulative_hazard"], wanted, rtol=1e-7)
 
