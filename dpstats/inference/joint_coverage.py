@@ -89,10 +89,10 @@ def joint_test(
     statistic = float(difference @ precision @ difference) / k
     if statistic == 0 or not np.isfinite(statistic):
         return 0.0, 1.0, float(k), df
-    largest = np.ones(1)
+    largest: Floats = np.ones(1)
     if sampling.ndim > 2:
         half = root_of(precision)
-        eigenvalues = np.linalg.eigvalsh(half @ (noise + sampling) @ half)[:, -1]
+        eigenvalues = np.asarray(np.linalg.eigvalsh(half @ (noise + sampling) @ half)[:, -1])
         largest = eigenvalues if np.ptp(eigenvalues) > _ALIKE else largest
     classical = float(np.mean(special.fdtrc(k, df, statistic / largest)))
     if np.trace(noise) <= _NEGLIGIBLE * np.trace(mean) and len(largest) == 1:

@@ -273,7 +273,7 @@ class Design(Cached):
         """
         lonely = [stratum for stratum, keys in self.listed_units if len(keys) == 1]
         only = self.number_of_units == 1
-        if lonely and (self.lonely == "refuse" or only and self.lonely != "certainty"):
+        if lonely and (self.lonely == "refuse" or (only and self.lonely != "certainty")):
             strata = f"strata {first_few(lonely)} of the design are"
             raise SchemaError(
                 f"{'the design is' if self.strata is None else strata} declared with one unit, "

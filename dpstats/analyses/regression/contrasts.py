@@ -236,10 +236,6 @@ _PART = (
     "only combinations that the rows determine are tested; levels without rows leave the others "
     "open"
 )
-_ONE = (
-    "there are too few degrees of freedom to test these together: the statistic is that of the "
-    "one that differs most, and the p-value is its own times their number"
-)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -330,14 +326,11 @@ class RegressionResult(LinearResult, ABC):
         statistic, pvalue, df_num, df_denom = 0.0, 1.0, 0.0, self.df_resid
         if len(matrix):
             statistic, pvalue, df_num, df_denom = self._along(matrix).wald(values)
-        notes = [] if len(matrix) == asked else [_PART]
-        if 0 < df_num < np.linalg.matrix_rank(matrix):
-            notes.append(_ONE)
         return FTestResult(
             f"F test, {self.title}",
             hypothesis, statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
             df_num=df_num, df_denom=df_denom,
-            notes=notes,
+            notes=() if len(matrix) == asked else (_PART,),
         )  # fmt: skip
 
     def wald_test(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from dpstats.analyses.notes import cell_rules
-from dpstats.analyses.regression.contrasts import ContrastResult, LinkedResult
+from dpstats.analyses.regression.contrasts import ContrastResult, LinkedResult, read_constraints
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.glm_models import (
     number_names,
@@ -54,8 +54,13 @@ from dpstats.schema.conditions import cell_set
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpstats.analyses.regression.contrasts import Constraints, FTestResult
     from dpstats.measured.view import ReleaseView
 
+_ONE = (
+    "there are too few degrees of freedom to test these together: the statistic is that of the "
+    "one that differs most, and the p-value is its own times their number"
+)
 _MOST_CELLS = 512  # of the regressors
 _FEW_CELLS = 32  # up to which contrasts of cells have less noise than those of scores
 _POINTS = 4  # an even number in a bin, over which rows are spread evenly
@@ -881,6 +886,11 @@ class WeightedRegression(SurveyResult, LinkedResult):
     def _require(self, link: Link, name: str, analysis: str) -> None:
         if self.link is not link:
             raise RequestError(f"{name} are of {analysis}, and this is {self.title}; use params")
+
+    def f_test(self, r_matrix: Constraints) -> FTestResult:  # noqa: D102, inherited
+        test = super().f_test(r_matrix)
+        asked = np.linalg.matrix_rank(read_constraints(r_matrix, self.terms)[0])
+        return replace(test, notes=(*test.notes, _ONE)) if 0 < test.df_num < asked else test
 
     @property
     def df_resid(self) -> float:

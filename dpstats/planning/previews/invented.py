@@ -228,7 +228,7 @@ def _of_design(
     units = units or [("1", key) for key in range(1, (design.number_of_units or n) + 1)]
     names = (design.strata, design.unit)
     known: list[tuple[int, str]] = [
-        (place, name) for place, name in enumerate(names) if name in cells
+        (place, name) for place, name in enumerate(names) if name is not None and name in cells
     ]
     fitting: dict[tuple[str, ...], list[tuple[Any, Any]]] = {}
     for unit in units:
