@@ -722,7 +722,8 @@ class Release(Cached):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The synthetic rows for Arrow, polars, DuckDB and others, as in `to_frame`.
 
-        Dates are ``date32``, text levels dictionaries; the metadata say how the rows may be used.
+        Dates are ``date32``, text levels dictionaries, and so are levels beside "(missing)", as
+        text; the metadata say how the rows may be used.
 
         Examples
         --------
