@@ -95,6 +95,18 @@ def test_certified_band_is_dkw_as_noise_vanishes(no_noise, fitted):
     assert half == pytest.approx(np.sqrt(np.log(2 / 0.05) / 6_000), rel=0.02)
 
 
+@pytest.mark.parametrize("target", ["table", "population"])
+def test_bands_beyond_simulation_are_wider_and_need_no_more_draws(fitted, target):
+    result = fitted(dps.Quantile("age"), dps.PureDP(1))
+    for method in ("noise_aware", "certified"):
+        last = 0.0
+        for alpha in (0.05, 1e-9):
+            band = result.distribution(alpha=alpha, method=method, target=target)
+            width = (band["band_high"] - band["band_low"]).max()
+            assert last < width < 1
+            last = width
+
+
 def test_the_distance_of_rows_bounds_the_error_of_lipschitz_means(people):
     """For three draws of the noise, of a number with edges and of one with declared values."""
     asked = {name: dps.Quantile(name) for name in ("age", "score")}
