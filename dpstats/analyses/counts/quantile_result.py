@@ -432,12 +432,15 @@ class QuantileResult(EstimateResult):
             Without values, or if an option is not known.
         """
         import pandas as pd
+        import pyarrow as pa
+
+        from dpstats.schema import arrow
 
         assert isinstance(self.intervals, QuantileIntervals)
         number, cuts = self.intervals.number, self.intervals.cuts
         given: Any = pd.Series(np.asarray(values).ravel())
         if number.dates:
-            given = (pd.to_datetime(given) - pd.Timestamp(0)) / pd.Timedelta(days=1)
+            given = pd.Series(arrow.days(pa.array(given.astype(str), from_pandas=True)))
         seen = pd.to_numeric(given, errors="coerce").dropna().to_numpy(dtype=np.float64)
         if not len(seen):
             raise RequestError("a distance needs values, such as a column of release.to_frame()")

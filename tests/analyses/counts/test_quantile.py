@@ -1,4 +1,5 @@
 from dataclasses import replace
+from datetime import date
 from functools import partial
 
 import numpy as np
@@ -105,6 +106,17 @@ def test_bands_beyond_simulation_are_wider_and_need_no_more_draws(fitted, target
             width = (band["band_high"] - band["band_low"]).max()
             assert last < width < 1
             last = width
+
+
+def test_the_distance_of_dates_that_nanoseconds_cannot_count(no_noise):
+    day = dps.Number("d", "1600-01-01", "2300-12-31", edges=["2000-01-01"], missing="2000-01-01")
+    plan = dps.plan(dps.Schema([day]), {"d": dps.Quantile("d")}, budget=dps.PureDP(9))
+    result = dps.release(plan, pd.DataFrame({"d": ["1700-05-05"] * 300})).infer("d")
+    texts = ["1650-01-01", "2299-01-01"]
+    found = result.wasserstein(texts)
+    assert found > 100 * 365
+    for same in (pd.Series(texts, dtype="datetime64[s]"), [date.fromisoformat(t) for t in texts]):
+        assert result.wasserstein(same) == found
 
 
 def test_the_distance_of_rows_bounds_the_error_of_lipschitz_means(people):
