@@ -17,7 +17,16 @@ from dpstats.analyses.registry import analysis_from_dict, family_of, spelled
 from dpstats.analyses.second_stage import needs
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
-from dpstats.checks import Method, Target, check_interval, check_whole, counted, did_you_mean, short
+from dpstats.checks import (
+    Method,
+    Target,
+    check_choice,
+    check_interval,
+    check_whole,
+    counted,
+    did_you_mean,
+    short,
+)
 from dpstats.display import as_html
 from dpstats.error_rates import USUAL_BETA, bonferroni
 from dpstats.errors import ConditionError, FileFormatError, NotMeasuredError, RequestError
@@ -396,6 +405,8 @@ class Release(Cached):
         ------
         NotMeasuredError
             If the functions of the analysis do not follow from what was measured.
+        RequestError
+            If an option is not known.
 
         Examples
         --------
@@ -409,6 +420,7 @@ class Release(Cached):
         >>> release.accuracy().names, release.accuracy("smoking").names
         (['smoker', 'age', 'age^2'], ['smoker'])
         """
+        check_choice("of", of, ("rows", "weights"))
         weights = self.counts / self.k if of == "rows" else self.weights
         target = "synthetic rows" if of == "rows" else "weighted candidates"
         if analysis is None:

@@ -171,6 +171,8 @@ def test_infer_by_name_and_by_object(release):
     for method in (release.radius, release.infer, release.accuracy):
         with pytest.raises(dps.RequestError, match="takes the name of an analysis"):
             method(["smoking"])
+    with pytest.raises(dps.RequestError, match=r"of must be one of .*did you mean 'rows'"):
+        release.accuracy(of="row")
 
 
 def test_frame_has_original_units_and_types(release):

@@ -121,6 +121,9 @@ def test_trees(release):
     assert frame.loc[frame["in_tree"], "term"].tolist() == ["a, b", "b, c", "c, d", "d, e"]
     assert (frame["verdict"] == np.where(frame["in_tree"], "sure", "impossible")).all()
     assert tree.verdicts(method="certified", target="table") == frame["verdict"].tolist()
+    for option, wrong in (("alpha", 2), ("method", "certain"), ("target", "rows")):
+        with pytest.raises(RequestError, match=option):
+            tree.weights(**{option: wrong})
 
 
 def test_pictures_are_those_of_the_rows(release, rows):
