@@ -89,6 +89,11 @@ def test_tests_agree_with_intervals(fitted):
             one.test(value)
 
 
+def test_close_probabilities_have_names_of_their_own(fitted):
+    result = fitted(dps.Quantile("age", [0.5, 0.9999999, 0.99999991]), dps.PureDP(1))
+    assert result.terms == [f"age: quantile {p}" for p in ("0.5", "0.9999999", "0.99999991")]
+
+
 def test_certified_band_is_dkw_as_noise_vanishes(no_noise, fitted):
     result = fitted(dps.Quantile("age"), dps.PureDP(1_000))
     band = result.distribution(method="certified")
