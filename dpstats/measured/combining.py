@@ -479,7 +479,13 @@ class Sources(Cached):
         return estimate
 
     def _combined_table(self, wanted: Table) -> BlockEstimate | None:
-        """All cells of a table by residuals, never as a matrix; they have the same law."""
+        """All cells of a table by residuals, never as a matrix; they have the same law.
+
+        Uniforms are those of a block that holds the columns, summed modulo one over its others: no
+        two cells share one, so that they are independent, as well as of all counts and noises.
+        """
+        if not wanted.columns and self.n is not None:
+            return self._exact(float(self.n))
         estimate = self.tables.table(wanted.columns)
         if estimate is None:
             return None
@@ -490,10 +496,14 @@ class Sources(Cached):
             return rows
 
         row = rows_of([0])[0]
+        held = self.tables.shares(frozenset(wanted.columns))[0][0]
+        own = np.concatenate([noisy.uniforms for noisy in self.blocks])[held.start :]
+        others = tuple(i for i, c in enumerate(held.columns) if c not in wanted.columns)
+        uniform = own[: held.counts.size].reshape(held.counts.shape).sum(axis=others).ravel()
         return BlockEstimate(
             estimate.ravel(),
             np.full(wanted.size, row**2 @ self.variances),
-            np.zeros(wanted.size),
+            uniform - np.rint(uniform),
             [self._key(row)] * wanted.size,
             rows_of,
         )

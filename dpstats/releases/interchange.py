@@ -67,7 +67,9 @@ def arrow_rows(frame: pd.DataFrame, caution: str) -> pa.Table:
     """Rows as an Arrow table, dates as such, with the caution among its metadata."""
     import pyarrow as pa
 
-    table = pa.Table.from_pandas(frame, preserve_index=False)
+    from dpstats.schema import arrow
+
+    table = arrow.public_table(frame)
     for i, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
             table = table.set_column(i, field.name, table.column(i).cast(pa.date32()))
@@ -175,7 +177,8 @@ def _data_type(column: Column) -> str:
 
 
 def _levels(column: Category) -> dict[str, Any]:
-    name = f"levels/{_quoted(column)}"
+    name, text = f"levels/{_quoted(column)}", _data_type(column) == "sc:Text"
+    levels = column.bin_labels if text else column.labels
     return {
         "@type": "cr:RecordSet",
         "@id": name,
@@ -190,5 +193,5 @@ def _levels(column: Category) -> dict[str, Any]:
                 "dataType": _data_type(column),
             }
         ],
-        "data": [{f"{name}/level": label} for label in column.labels],
+        "data": [{f"{name}/level": level} for level in levels],
     }

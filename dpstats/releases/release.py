@@ -17,7 +17,16 @@ from dpstats.analyses.registry import analysis_from_dict, family_of, spelled
 from dpstats.analyses.second_stage import needs
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
-from dpstats.checks import Method, Target, check_interval, check_whole, counted, did_you_mean, short
+from dpstats.checks import (
+    Method,
+    Target,
+    check_choice,
+    check_interval,
+    check_whole,
+    counted,
+    did_you_mean,
+    short,
+)
 from dpstats.display import as_html
 from dpstats.error_rates import USUAL_BETA, bonferroni
 from dpstats.errors import ConditionError, FileFormatError, NotMeasuredError, RequestError
@@ -397,6 +406,8 @@ class Release(Cached):
         ------
         NotMeasuredError
             If the functions of the analysis do not follow from what was measured.
+        RequestError
+            If an option is not known.
 
         Examples
         --------
@@ -410,6 +421,7 @@ class Release(Cached):
         >>> release.accuracy().names, release.accuracy("smoking").names
         (['smoker', 'age', 'age^2'], ['smoker'])
         """
+        check_choice("of", of, ("rows", "weights"))
         weights = self.counts / self.k if of == "rows" else self.weights
         target = "synthetic rows" if of == "rows" else "weighted candidates"
         if analysis is None:
@@ -723,7 +735,8 @@ class Release(Cached):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The synthetic rows for Arrow, polars, DuckDB and others, as in `to_frame`.
 
-        Dates are ``date32``, text levels dictionaries; the metadata say how the rows may be used.
+        Dates are ``date32``, text levels dictionaries, and so are levels beside "(missing)", as
+        text; the metadata say how the rows may be used.
 
         Examples
         --------

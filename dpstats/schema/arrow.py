@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpstats.schema.dates import day_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _NUMBER = r"(?i)^\s*([+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)|true|false)\s*$"
 _NAN = r"(?i)^\s*nan\s*$"
@@ -40,6 +43,16 @@ def holds_text(arrow_type: pa.DataType) -> bool:
 def holds_dates(arrow_type: pa.DataType) -> bool:
     """True for an Arrow type of dates or of points in time."""
     return any(test(arrow_type) for test in (pa.types.is_date, pa.types.is_timestamp))
+
+
+def public_table(frame: pd.DataFrame) -> pa.Table:
+    """A public data frame; categories of text and other values, such as "(missing)", as text."""
+    mixed = {
+        str(name): column.cat.rename_categories(str)
+        for name, column in frame.select_dtypes("category").items()
+        if any(isinstance(category, str) for category in column.cat.categories)
+    }
+    return pa.Table.from_pandas(frame.assign(**mixed), preserve_index=False)
 
 
 def plain(values: pa.Array) -> pa.Array:

@@ -117,6 +117,16 @@ def test_a_sum_of_cells_takes_the_fractional_part_of_its_uniforms():
     np.testing.assert_allclose(turns, np.rint(turns), atol=1e-9)
 
 
+def test_cells_of_overlapping_tables_have_uniforms_of_their_own():
+    """So that simulated draws, which they seed, differ between releases."""
+    asked = {"pairs": dps.Marginals(["smoker", "region", "tall"], 2)}
+    noisy = dps.measure(dps.plan(SCHEMA, asked, budget=dps.ZCDP(1)), frame())
+    stored = {own.block.columns: own.uniforms for own in noisy.measured}
+    for wanted in (table("smoker", "region"), table("region")):
+        assert answer(noisy, wanted).uniforms.tolist() == stored[wanted.columns].tolist()
+    assert answer(noisy, ROWS).uniforms != 0
+
+
 def test_answers_come_with_the_number_of_rows_where_it_is_not_public():
     """And a complement follows only where it is public."""
     asked = {"t": dps.Marginals(["tall"], 1), "p": dps.Proportion("smoker == 'yes'")}

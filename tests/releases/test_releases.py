@@ -12,6 +12,7 @@ import pytest
 import dpstats as dps
 from dpstats.analyses import registry
 from dpstats.errors import FileFormatError, NotMeasuredError
+from dpstats.planning.previews.likeness import likeness
 
 SCHEMA = dps.Schema([
     dps.Category("region", ["north", "a, \"quoted\" one", "Füßen"]),
@@ -170,6 +171,8 @@ def test_infer_by_name_and_by_object(release):
     for method in (release.radius, release.infer, release.accuracy):
         with pytest.raises(dps.RequestError, match="takes the name of an analysis"):
             method(["smoking"])
+    with pytest.raises(dps.RequestError, match=r"of must be one of .*did you mean 'rows'"):
+        release.accuracy(of="row")
 
 
 def test_frame_has_original_units_and_types(release):
@@ -188,6 +191,23 @@ def test_frame_has_original_units_and_types(release):
     assert share == pytest.approx(certificate.synthetic[at], abs=1e-12)
     counts = frame.groupby(list(frame), observed=True).size()
     assert sorted(counts) == sorted(release.counts[release.counts > 0])
+
+
+def test_levels_of_two_types_leave_as_their_text(tmp_path):
+    columns = [dps.Boolean("b", allow_missing=True), dps.Category("z", [1, 2], allow_missing=True)]
+    plan = dps.plan(dps.Schema(columns), {"m": dps.Marginals(["b", "z"], 2)}, budget=dps.PureDP(5))
+    rows = pd.DataFrame({"b": [True, False, None] * 20, "z": [1, None] * 30})
+    mixed = dps.release(plan, rows, m=50, rng=0)
+    frame = mixed.to_frame()
+    mixed.to_parquet(tmp_path / "rows.parquet")
+    read = pd.read_parquet(tmp_path / "rows.parquet")
+    pd.testing.assert_frame_equal(read.astype(str), frame.astype(str))
+    levels = mixed.to_croissant("r")["recordSet"][1:]
+    texts = [[level for row in one["data"] for level in row.values()] for one in levels]
+    assert texts == [list(read[name].cat.categories) for name in "bz"]
+    like = likeness(frame, plan.strategy)
+    for column in columns:
+        assert (like.frame[column.name] == frame[column.name].cat.codes).all()
 
 
 def test_rows_are_in_random_order_and_carry_a_caution(release, saved):

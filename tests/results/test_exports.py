@@ -66,6 +66,9 @@ def test_cross_tables_are_those_of_the_rows(release, rows):
 
 @pytest.mark.parametrize(("name", "columns", "options", "words"), [
     ("pairs", ["c"], {}, r"for a margin infer dps.Marginals\(\['c'\]"),
+    ("pairs", [["c", "a&b"]], {}, r"a list of length 2\).*, as in crosstab\('"),
+    ("pairs", [], {}, "name each column"),
+    ("fit", [["c"]], {}, r"as in crosstab\('c'\)"),
     ("share", ["c"], {}, "no table of exactly these columns"),
     ("pairs", ["c", "a&b"], {"values": "p"}, "values must be"),
 ])  # fmt: skip

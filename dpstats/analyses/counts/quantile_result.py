@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,7 +20,7 @@ from dpstats.corrected.means import wasserstein_bound
 from dpstats.error_rates import splits_of_band
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Ends, Intervals
-from dpstats.inference.simulation import calibration_generator, draw_noise
+from dpstats.inference.simulation import LEAST_SIMULATED, calibration_generator, draw_noise
 from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.results.estimates import EstimateResult
 from dpstats.schema import Number
@@ -146,13 +147,19 @@ class QuantileIntervals(Intervals, Cached):
     def _half_width(
         self, alpha: float, method: Method, target: Target, n: int, rng: np.random.Generator
     ) -> float:
-        """Half the width of the band for n rows."""
-        answers, fitted = self.counts(method, target), self.fitted
-        if _sampled(method, target):
-            noise = draw_noise(answers, _draws_for(alpha), rng) / n
-            cells = np.diff(fitted)
-            drawn = rng.multinomial(n, cells / cells.sum(), size=len(noise)).cumsum(axis=1)[:, :-1]
-            return _bound(np.abs(drawn / n - fitted[1:-1] + noise).max(axis=1), alpha)
+        """Half the width of the band for n rows; an error below `LEAST_SIMULATED` by bounds."""
+        answers, cells = self.counts(method, target), np.diff(self.fitted)
+
+        def of_noise(size: int) -> Floats:
+            return np.abs(draw_noise(answers, size, rng) / n).max(axis=1)
+
+        def of_both(size: int) -> Floats:
+            noise = draw_noise(answers, size, rng) / n
+            drawn = rng.multinomial(n, cells / cells.sum(), size=size).cumsum(axis=1)[:, :-1]
+            return np.abs(drawn / n - self.fitted[1:-1] + noise).max(axis=1)
+
+        if _sampled(method, target) and alpha >= LEAST_SIMULATED:
+            return _simulated(of_both, alpha)
         beta, sampling = alpha, 0.0
         if target == "population":
 
@@ -162,10 +169,9 @@ class QuantileIntervals(Intervals, Cached):
 
             beta = 0.0 if answers.bound_only else float(min(splits_of_band(alpha), key=width))
             sampling = _massart(n, alpha - beta)
-        if answers.bound_only:
+        if answers.bound_only or beta < LEAST_SIMULATED:
             return sampling + float(joint_noise_quantiles(answers, beta).max()) / n
-        noise = draw_noise(answers, _draws_for(beta), rng) / n
-        return sampling + _bound(np.abs(noise).max(axis=1), beta)
+        return sampling + _simulated(of_noise, beta)
 
     def bins(self, low: Floats, high: Floats) -> NDArray[np.int64]:
         """(d, 2) first and last bin of each quantile, from limits (edges,) of F at the edges."""
@@ -288,12 +294,13 @@ def _massart(n: int, error: float) -> float:
     return float(np.sqrt(np.log(2 / error) / (2 * n)))
 
 
-def _draws_for(error: float) -> int:
-    return max(_DRAWS, int(np.ceil(_TAIL / error)))
-
-
-def _bound(draws: Floats, error: float) -> float:
-    """Order statistic that one more draw exceeds with probability at most `error`."""
+def _simulated(draw: Callable[[int], Floats], error: float) -> float:
+    """Order statistic of draws that one more exceeds with probability at most `error`."""
+    left, parts = max(_DRAWS, int(np.ceil(_TAIL / error))), list[Floats]()
+    while left > 0:  # some at a time, as each has an entry per edge
+        parts.append(draw(min(_DRAWS, left)))
+        left -= _DRAWS
+    draws = np.concatenate(parts)
     rank = int(np.ceil((1 - error) * (len(draws) + 1) - 1e-9))
     return float(np.sort(draws)[rank - 1])
 
@@ -345,7 +352,8 @@ class QuantileResult(EstimateResult):
             a proportion. The band is noise-aware by the simulated quantile of the largest
             deviation of sampling (at the fitted distribution, so approximate) plus noise, and
             certified by the bound of Dvoretzky, Kiefer and Wolfowitz [1]_ plus the simulated
-            quantile of the largest noise.
+            quantile of the largest noise. Errors below 0.0001 are not simulated: both bands then
+            have that bound and one on the noise.
         rng : numpy Generator or int
             For the simulated quantiles; with an int, a release always gives the same band.
 
@@ -424,12 +432,15 @@ class QuantileResult(EstimateResult):
             Without values, or if an option is not known.
         """
         import pandas as pd
+        import pyarrow as pa
+
+        from dpstats.schema import arrow
 
         assert isinstance(self.intervals, QuantileIntervals)
         number, cuts = self.intervals.number, self.intervals.cuts
         given: Any = pd.Series(np.asarray(values).ravel())
         if number.dates:
-            given = (pd.to_datetime(given) - pd.Timestamp(0)) / pd.Timedelta(days=1)
+            given = pd.Series(arrow.days(pa.array(given.astype(str), from_pandas=True)))
         seen = pd.to_numeric(given, errors="coerce").dropna().to_numpy(dtype=np.float64)
         if not len(seen):
             raise RequestError("a distance needs values, such as a column of release.to_frame()")

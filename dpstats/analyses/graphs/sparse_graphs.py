@@ -151,14 +151,15 @@ class PenalisedGraphResult(PairGraph, Result):
             For a penalty that was not asked for.
         """
         wanted = self.nearest if penalty is None else check_number("penalty", penalty)
-        if not np.any(np.isclose(self.penalties, wanted, rtol=_ROUNDED)):
+        nearest = self.penalties[np.argmin(np.abs(self.penalties - wanted))]
+        if not np.isclose(nearest, wanted, rtol=_ROUNDED):
             raise RequestError(
                 f"penalty {wanted!r} was not fitted; fitted: "
                 f"{', '.join(significant(one) for one in self.penalties.tolist())}. Ask the "
                 "same release for another: dps.GraphicalModel(..., penalties=[...])"
             )
         frame = self.to_frame()
-        same = np.isclose(frame["penalty"], wanted, rtol=_ROUNDED)
+        same = frame["penalty"] == nearest
         return frame.loc[same, ["first", "second", "estimate"]].reset_index(drop=True)
 
     def _network(

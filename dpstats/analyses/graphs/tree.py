@@ -110,6 +110,7 @@ class TreeResult(PairGraph, EstimateResult):
         -------
         low, high : (d,) float64
         """
+        check_interval(alpha, method, target)
         low, high = self._tree.simultaneous(alpha, method, target)
         return np.maximum(np.maximum(low, -high), 0), np.maximum(np.abs(low), np.abs(high))
 
@@ -134,7 +135,6 @@ class TreeResult(PairGraph, EstimateResult):
         -------
         list of {"sure", "impossible", "undecided"}
         """
-        check_interval(alpha, method, target)
         low, high = self.weights(alpha=alpha, method=method, target=target)
         return tree_verdicts(low, high, self._tree.pairs, len(self.columns))
 

@@ -294,7 +294,7 @@ class RegressionResult(LinearResult, ABC):
         """
         matrix, values, names = read_constraints(r_matrix, self.terms)
         pairs = zip(names, values.tolist(), strict=True)
-        names = [f"{name} = {value:g}" if value else name for name, value in pairs]
+        names = [f"{name} = {value:.15g}" if value else name for name, value in pairs]
         combined = self._combined(f"Contrasts of {self.title}", names, self._along(matrix))
         return self._contrasts(combined | {"null": values})
 
@@ -320,7 +320,7 @@ class RegressionResult(LinearResult, ABC):
             For a combination that cannot be read.
         """
         matrix, values, names = read_constraints(r_matrix, self.terms)
-        hypothesis = " and ".join(f"{n} = {v:g}" for n, v in zip(names, values, strict=True))
+        hypothesis = " and ".join(f"{n} = {v:.15g}" for n, v in zip(names, values, strict=True))
         asked, part = len(matrix), self._along(matrix).determined_part()
         matrix, values = part @ matrix, part @ values  # what the rows decide
         statistic, pvalue, df_num, df_denom = 0.0, 1.0, 0.0, self.df_resid

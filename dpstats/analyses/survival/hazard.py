@@ -456,7 +456,7 @@ class HazardResult(ScoreResult):
             As `predict`.
         """
         points = self.moments.at(exog)
-        names = [f"{i} at {edge:g}" for i in range(len(points)) for edge in self.edges.tolist()]
+        names = [f"{i} at {edge:.15g}" for i in range(len(points)) for edge in self.edges.tolist()]
         predicted = SurvivalIntervals(*self._cumulative(points))
         return EstimateResult(**self._combined(f"Survival, {self.title}", names, predicted))
 

@@ -77,11 +77,17 @@ def crosstab(
         start += table.size
     else:
         known = [table.columns for table in tables]
-        of_margin = any(set(columns) < set(table.columns) for table in tables)
-        margin = f"; for a margin infer dps.Marginals({list(columns)}, degree={len(columns)})"
+        names = {name for name in columns if isinstance(name, str)}
+        margin = any(names < set(table.columns) for table in tables)
+        if margin and 0 < len(names) == len(columns):
+            advice = f"; for a margin infer dps.Marginals({list(columns)}, degree={len(columns)})"
+        elif known:
+            advice = f"; name each column, as in crosstab({', '.join(map(repr, known[0]))})"
+        else:
+            advice = ""
         raise RequestError(
             f"crosstab({', '.join(map(short, columns))}): there is no table of exactly these "
-            f"columns; tables: {first_few(known)}{margin if of_margin else ''}"
+            f"columns; tables: {first_few(known)}{advice}"
         )
     shape = [len(labels) for labels in table.labels]
     axes = [table.columns.index(name) for name in columns]

@@ -128,9 +128,11 @@ def _table(frame: Any) -> pa.Table:
     """A frame of public rows as an Arrow table."""
     import pyarrow as pa
 
+    from dpstats.schema import arrow
+
     with suppress(pa.ArrowException, TypeError, ValueError, AttributeError):
-        if type(frame).__module__.startswith("pandas."):
-            return pa.Table.from_pandas(frame, preserve_index=False)
+        if type(frame).__module__.partition(".")[0] == "pandas":
+            return arrow.public_table(frame)
         if hasattr(frame, "__arrow_c_stream__"):
             return pa.table(frame)
     raise RequestError(

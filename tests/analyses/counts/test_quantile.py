@@ -1,4 +1,5 @@
 from dataclasses import replace
+from datetime import date
 from functools import partial
 
 import numpy as np
@@ -88,11 +89,39 @@ def test_tests_agree_with_intervals(fitted):
             one.test(value)
 
 
+def test_close_probabilities_have_names_of_their_own(fitted):
+    result = fitted(dps.Quantile("age", [0.5, 0.9999999, 0.99999991]), dps.PureDP(1))
+    assert result.terms == [f"age: quantile {p}" for p in ("0.5", "0.9999999", "0.99999991")]
+
+
 def test_certified_band_is_dkw_as_noise_vanishes(no_noise, fitted):
     result = fitted(dps.Quantile("age"), dps.PureDP(1_000))
     band = result.distribution(method="certified")
     half = ((band["band_high"] - band["band_low"]) / 2).max()
     assert half == pytest.approx(np.sqrt(np.log(2 / 0.05) / 6_000), rel=0.02)
+
+
+@pytest.mark.parametrize("target", ["table", "population"])
+def test_bands_beyond_simulation_are_wider_and_need_no_more_draws(fitted, target):
+    result = fitted(dps.Quantile("age"), dps.PureDP(1))
+    for method in ("noise_aware", "certified"):
+        last = 0.0
+        for alpha in (0.05, 1e-9):
+            band = result.distribution(alpha=alpha, method=method, target=target)
+            width = (band["band_high"] - band["band_low"]).max()
+            assert last < width < 1
+            last = width
+
+
+def test_the_distance_of_dates_that_nanoseconds_cannot_count(no_noise):
+    day = dps.Number("d", "1600-01-01", "2300-12-31", edges=["2000-01-01"], missing="2000-01-01")
+    plan = dps.plan(dps.Schema([day]), {"d": dps.Quantile("d")}, budget=dps.PureDP(9))
+    result = dps.release(plan, pd.DataFrame({"d": ["1700-05-05"] * 300})).infer("d")
+    texts = ["1650-01-01", "2299-01-01"]
+    found = result.wasserstein(texts)
+    assert found > 100 * 365
+    for same in (pd.Series(texts, dtype="datetime64[s]"), [date.fromisoformat(t) for t in texts]):
+        assert result.wasserstein(same) == found
 
 
 def test_the_distance_of_rows_bounds_the_error_of_lipschitz_means(people):

@@ -121,17 +121,24 @@ def test_trees(release):
     assert frame.loc[frame["in_tree"], "term"].tolist() == ["a, b", "b, c", "c, d", "d, e"]
     assert (frame["verdict"] == np.where(frame["in_tree"], "sure", "impossible")).all()
     assert tree.verdicts(method="certified", target="table") == frame["verdict"].tolist()
+    for option, wrong in (("alpha", 2), ("method", "certain"), ("target", "rows")):
+        with pytest.raises(RequestError, match=option):
+            tree.weights(**{option: wrong})
 
 
 def test_pictures_are_those_of_the_rows(release, rows):
     from sklearn.covariance import graphical_lasso
 
-    sparse = dps.GraphicalModel(NAMES, estimator="glasso", penalties=[0.3, 0.05])
+    sparse = dps.GraphicalModel(NAMES, estimator="glasso", penalties=[0.3, 0.05, 0.05002])
     result = release.infer(sparse)
-    np.testing.assert_array_equal(result.penalties, [0.05, 0.3])
+    np.testing.assert_array_equal(result.penalties, [0.05, 0.05002, 0.3])
+    shown = result.to_frame()["estimate"].to_numpy()
+    for i, penalty in enumerate((0.05, 0.05002, 0.30001)):
+        pairs = result.pairs(penalty)["estimate"]
+        np.testing.assert_array_equal(pairs, shown[10 * i : 10 * i + 10])
     expected = graphical_lasso(np.corrcoef(rows[NAMES].T), 0.05)[1]
     np.testing.assert_allclose(result.precision_[0], expected, atol=0.01)
-    assert len(result.to_frame()) == 20
+    assert len(shown) == 30
     assert "none has an error probability" in result.summary()
     with pytest.raises(RequestError, match=r"penalty 0\.7 was not fitted"):
         result.edges(0.7)

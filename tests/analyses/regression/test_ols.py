@@ -99,6 +99,7 @@ def test_contrasts_as_text_and_as_matrix(no_noise, fitted):
         ours, value = getattr(contrast, name), np.squeeze(getattr(theirs, name))
         np.testing.assert_allclose(ours, value, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(contrast.conf_int(), theirs.conf_int(), rtol=1e-8, atol=1e-10)
+    assert found.t_test("a = 1234567, a = 1234568").terms == ["a = 1234567", "a = 1234568"]
     np.testing.assert_allclose(found.t_test([[0, 1, 0, 0]]).pvalues, found.pvalues[1:2])
     np.testing.assert_allclose(found.wald_test("a").pvalue, found.pvalues[1], atol=1e-10)
 
