@@ -151,12 +151,12 @@ class QuantileIntervals(Intervals, Cached):
         answers, cells = self.counts(method, target), np.diff(self.fitted)
 
         def of_noise(size: int) -> Floats:
-            return np.abs(draw_noise(answers, size, rng) / n).max(axis=1)
+            return np.asarray(np.abs(draw_noise(answers, size, rng) / n).max(axis=1))
 
         def of_both(size: int) -> Floats:
             noise = draw_noise(answers, size, rng) / n
             drawn = rng.multinomial(n, cells / cells.sum(), size=size).cumsum(axis=1)[:, :-1]
-            return np.abs(drawn / n - self.fitted[1:-1] + noise).max(axis=1)
+            return np.asarray(np.abs(drawn / n - self.fitted[1:-1] + noise).max(axis=1))
 
         if _sampled(method, target) and alpha >= LEAST_SIMULATED:
             return _simulated(of_both, alpha)

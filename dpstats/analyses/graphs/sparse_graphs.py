@@ -159,8 +159,8 @@ class PenalisedGraphResult(PairGraph, Result):
                 "same release for another: dps.GraphicalModel(..., penalties=[...])"
             )
         frame = self.to_frame()
-        same = frame["penalty"] == nearest
-        return frame.loc[same, ["first", "second", "estimate"]].reset_index(drop=True)
+        pairs: pd.DataFrame = frame.loc[frame["penalty"] == nearest]
+        return pairs[["first", "second", "estimate"]].reset_index(drop=True)
 
     def _network(
         self, *, alpha: float, adjust: Any, target: Target, penalty: float | None = None
