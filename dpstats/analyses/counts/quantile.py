@@ -195,7 +195,7 @@ class Quantile:
             notes.append(
                 "a quantile of declared values has an infinite standard error: use its interval"
             )
-        terms = [f"{self.column}: quantile {p!r}" for p in self.probabilities]
+        terms = [f"{self.column}: quantile {p:.15g}" for p in self.probabilities]
         return {
             "title": f"Quantiles of {self.column}"
             + ("" if self.given is None else f", given {self.given}"),
