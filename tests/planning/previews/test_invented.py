@@ -121,7 +121,7 @@ def test_impossible_arguments_are_refused():
 def test_a_survey_has_its_mean_weight_and_units_of_its_strata():
     region, ill = dps.Category("region", ["north", "south"]), dps.Boolean("ill")
     units = {"north": [1, 2], "south": [3, 4, 5]}
-    kinds = [{"unit": "school"}, {"unit": "school", "units": 9}, {"deff": 2.0}]
+    kinds = [{"unit": "school"}, {"unit": "school", "units": 12}, {"deff": 2.0}]
     strata = {"unit": "school", "strata": "region", "units": units}
     for columns, kind in [*(([ill], k) for k in [*kinds, strata]), ([region, ill], strata)]:
         schema = dps.Schema(columns, design=dps.Design("w", mean=50, cap=90, **kind))
