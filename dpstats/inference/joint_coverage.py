@@ -75,8 +75,8 @@ def joint_test(
 
     Covariances (k, k) are of sampling, with `df` degrees of freedom, or draws (size, k, k) of it,
     and of noise, of which `draws` gives draws (size, k). The p-value is that of F, plus the
-    simulated difference between the distribution of the errors and the one that this assumes. With
-    draws of the covariance, F is divided by the largest eigenvalue of each (eq. 3a of
+    simulated difference between the distribution of the noise and a normal one. With draws of the
+    covariance, F is divided by the largest eigenvalue of each (eq. 3a of
     docs/explanation/regression/ols.md).
     """
     from scipy import special
@@ -101,11 +101,11 @@ def joint_test(
     size = len(drawn)
     z = rng.standard_normal((size, k))
     z /= np.sqrt(rng.chisquare(df, (size, 1)) / df)
-    normal = z @ root_of(mean) + rng.standard_normal((size, k)) @ root_of(noise)
-    actual = (z[:, None, :] @ root_of(sampling))[:, 0, :] + drawn
+    z = (z[:, np.newaxis, :] @ root_of(sampling))[:, 0, :]
+    normal = rng.standard_normal((size, k)) @ root_of(noise)
     above = [
-        float(np.mean(np.einsum("ij,jk,ik->i", e, precision, e) * by >= k * statistic))
-        for e, by in ((actual, 1.0), (normal, largest))
+        float(np.mean(np.einsum("ij,jk,ik->i", e, precision, e) >= k * statistic))
+        for e in (z + drawn, z + normal)
     ]
     least = least_of_noise(float(np.trace(noise)), float(np.trace(noise + mean)), size)
     pvalue = float(np.clip(classical + above[0] - above[1], least, 1))

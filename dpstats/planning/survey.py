@@ -100,9 +100,9 @@ def check_totals_of_persons(schema: Schema, person: str | None) -> None:
     RequestError
     """
     design = schema.design
-    if design is None or person is None or not design.is_uncut:
+    if design is None or person is None:
         return
-    if schema.totals or design.total is not None:
+    if design.total is not None or (schema.totals and design.is_uncut):
         raise RequestError(
             f"weights of a person in {person!r} may be scaled down, so that they do not add up to "
             "public totals: leave out the totals of the schema and of the design"

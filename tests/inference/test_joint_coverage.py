@@ -3,7 +3,7 @@
 import numpy as np
 
 import dpstats as dps
-from dpstats.inference.joint_coverage import joint_level, joint_test, level_of_draws
+from dpstats.inference.joint_coverage import joint_level, joint_test, level_of_draws, root_of
 
 ASKED = {"table": dps.Marginals(["smoker", "region"]), "one": dps.Proportion("age >= 65")}
 
@@ -48,3 +48,19 @@ def test_a_joint_test_allows_for_noise_on_the_sampling_covariance():
         levels = np.mean(np.array(pvalues)[:, None] <= [0.05, 0.01], axis=0)
         assert levels[0] <= 0.065, relative
         assert levels[1] <= 0.018, relative
+
+
+def test_a_joint_test_allows_for_the_inverse_of_a_noisy_covariance():
+    """Draws of a whole matrix; a p-value by these errors alone has a level of .08 (of .05)."""
+    rng, k, size, pvalues = np.random.default_rng(1), 5, 200, []
+    for _ in range(400):
+        noise = 0.15 * rng.laplace(0, 0.5**0.5, (size + 1, k, k))
+        noise = (noise + noise.swapaxes(1, 2)) / 2 ** (0.5 + 0.5 * np.eye(k))
+        root = root_of(np.eye(k) + noise[0])
+        values, vectors = np.linalg.eigh(root @ root - noise[1:])
+        drawn = (vectors * np.abs(values)[:, None, :]) @ vectors.swapaxes(1, 2)
+        found = joint_test(
+            rng.standard_normal(k), 1e6, drawn, np.zeros((k, k)), lambda: np.zeros((size, k)), rng
+        )
+        pvalues.append(found[1])
+    assert np.mean(np.array(pvalues) <= 0.05) <= 0.05

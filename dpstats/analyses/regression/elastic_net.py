@@ -469,7 +469,8 @@ class PenalisedMoments(Cached):
             centred[kept] @ self.matrix.noise(_BATCH, rng) @ centred[-1]
             for _ in range(DRAWS // _BATCH)
         ])  # fmt: skip
-        sampling = own[:-1, :-1] * own[-1, -1] / max(self.matrix.n, 1)
+        persons = max(self.matrix.n / self.matrix.answers.rows.rows_per_person, 1)
+        sampling = own[:-1, :-1] * own[-1, -1] / persons
         errors += rng.standard_normal(errors.shape) @ root_of(sampling)
         return float(np.quantile(np.abs(errors).max(axis=1), 1 - USUAL_ALPHA))
 

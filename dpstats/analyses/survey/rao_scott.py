@@ -125,8 +125,10 @@ class Covariances:
             z, subtracted = np.linalg.solve(root, self.linearised.T).T, over(self.subtracted)
             products = z.T @ z
             shape = np.trace(products) ** 2 / max(np.sum(products**2), 1e-300)
-            squares = np.sum(z**2, axis=1)
-            contrasts = float(effective_number(squares, max(shape, 1.0), self.most_contrasts))
+            squares, shape = np.sum(z**2, axis=1), max(float(shape), 1.0)
+            contrasts = float(effective_number(squares, shape, self.most_contrasts))
+            in_all = float(effective_number(squares, 1.0, np.inf))  # of the trace, in any case
+            contrasts = max(min(contrasts, in_all / shape), 1.0)
             values, vectors = np.linalg.eigh(products - subtracted)
             added = np.diag(vectors.T @ subtracted @ vectors)
             floor = np.minimum(HIDDEN * added * np.sqrt(2 / contrasts), 1)

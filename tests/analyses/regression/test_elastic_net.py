@@ -110,6 +110,15 @@ def test_the_usual_penalty_allows_for_the_noise_on_means(asked, seeded_noise, in
     assert entered <= 6
 
 
+def test_the_usual_penalty_is_larger_where_rows_of_a_person_may_be_alike(inferred):
+    budget = dps.PureDP(10**7)
+    one, four = (
+        inferred(SCHEMA, rows(), dps.Lasso(FORMULA), budget, rows_per_person=k).alpha
+        for k in (1, 4)
+    )
+    assert four == pytest.approx(2 * one, rel=0.05)
+
+
 def test_paths_begin_with_nothing_and_end_near_least_squares(inferred):
     result = inferred(SCHEMA, rows(), dps.Lasso(FORMULA, 0.02), dps.PureDP(200))
     assert (result.basis == 0).any()

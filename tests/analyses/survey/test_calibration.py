@@ -95,8 +95,10 @@ def test_totals_need_weights_that_are_not_cut(surveyed):
     chosen = {"total": surveyed.figures["about"]["weights"], "cap": None, "cv": 0.5, "high": 3_000}
     schema = surveyed.schema(**chosen)  # the plan's cap cuts no weight
     assert dps.plan(schema, ASKED, budget=dps.PureDP(100), n=1_000).schema.design.is_uncut
-    with pytest.raises(dps.RequestError, match="may be scaled down"):
-        dps.plan(schema, ASKED, budget=dps.PureDP(100), n=1_000, person="key")
+    cut = surveyed.schema(**chosen | {"cap": 2_000})  # whose total would tell what the cap cuts off
+    for one in (schema, cut):
+        with pytest.raises(dps.RequestError, match="may be scaled down"):
+            dps.plan(one, ASKED, budget=dps.PureDP(100), n=1_000, person="key")
     with pytest.raises(dps.SchemaError, match="population of 1,000 rows"):
         schema_of(surveyed, total=1_000)
 
