@@ -296,11 +296,9 @@ def _massart(n: int, error: float) -> float:
 
 def _simulated(draw: Callable[[int], Floats], error: float) -> float:
     """Order statistic of draws that one more exceeds with probability at most `error`."""
-    left, parts = max(_DRAWS, int(np.ceil(_TAIL / error))), list[Floats]()
-    while left > 0:  # some at a time, as each has an entry per edge
-        parts.append(draw(min(_DRAWS, left)))
-        left -= _DRAWS
-    draws = np.concatenate(parts)
+    size = max(_DRAWS, int(np.ceil(_TAIL / error)))
+    # Some at a time, as each has an entry per edge; a smaller error has the same ones, and more.
+    draws = np.concatenate([draw(_DRAWS) for _ in range(0, size, _DRAWS)])[:size]
     rank = int(np.ceil((1 - error) * (len(draws) + 1) - 1e-9))
     return float(np.sort(draws)[rank - 1])
 
