@@ -192,9 +192,9 @@ def _of_hash(design: Design) -> float:
 
 
 def effective_number(squares: Floats, shape: float, most: float) -> Floats:
-    """Effective number of contrasts by squares (J, ...) of their lengths, eq. concentrated-degrees.
+    """Effective number of contrasts by squares (J, ...) of their lengths, eq. concentrated-jointly.
 
-    `shape` is 1 for contrasts of one parameter.
+    `shape` is 1 for contrasts of one parameter (eq. concentrated-degrees).
     """
     fourth = np.maximum(np.sum(squares**2, axis=0), 1e-300)
     ratio = squares.sum(axis=0) ** 2 / fourth
