@@ -158,6 +158,13 @@ def check_finite(
     return array
 
 
+def check_possible(value: ArrayLike, possible: ArrayLike, why: str) -> None:
+    """Refuse a hypothesised value, or the first of some, that no table or population can have."""
+    for one, fits in zip(np.ravel(value).tolist(), np.ravel(possible).tolist(), strict=True):
+        if not fits:
+            raise RequestError(f"value={one:g} is impossible: {why}")
+
+
 def check_number(name: str, value: float) -> float:
     """Return a single finite number, or raise RequestError."""
     array = check_finite(name, value)

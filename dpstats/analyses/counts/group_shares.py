@@ -17,10 +17,9 @@ import numpy as np
 from dpstats.analyses.counts.binomial import within_counts
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import Alternative, Target, check_alternative, check_proportion
+from dpstats.checks import Alternative, Target, check_alternative, check_possible, check_proportion
 from dpstats.corrected.proportions import clopper_pearson
 from dpstats.error_rates import LEAST_COMPUTED, bonferroni, for_noise, split_for
-from dpstats.errors import RequestError
 from dpstats.inference.intervals import Ends, pvalue_of_draws, with_far_tails
 from dpstats.inference.noisy_ratio import NoisyRatio, joint_noise
 from dpstats.inference.simulation import calibration_seed, draw_evenly
@@ -406,11 +405,11 @@ class DifferenceIntervals(Estimated):
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that each measure equals `value`; nan where only others can."""
         possible = [-1 <= value <= 1, 0 <= value < np.inf, 0 <= value < np.inf]
-        if not any(possible[self.chosen]):
-            raise RequestError(
-                f"value={value:g} is impossible: differences of shares are between -1 and 1, and "
-                "ratios at least 0, in any table; test such a value"
-            )
+        check_possible(
+            value, any(possible[self.chosen]),
+            "differences of shares are between -1 and 1, and ratios at least 0, in any table; test "
+            "such a value",
+        )  # fmt: skip
         pairs = zip(MEASURES, possible, strict=True)
         found = [self.pvalue(one, value, alternative) if fits else np.nan for one, fits in pairs]
         return np.array(found)[self.chosen]

@@ -11,10 +11,9 @@ import numpy as np
 from dpstats.analyses.moments.mean_sampling import MeanSampling
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.arrays import Floats
-from dpstats.checks import Alternative, Target, check_finite
+from dpstats.checks import Alternative, Target, check_finite, check_possible
 from dpstats.corrected.means import mean_confint
 from dpstats.error_rates import LEAST_COMPUTED, bonferroni, for_noise_of_means
-from dpstats.errors import RequestError
 from dpstats.inference.confidence_law import ConfidenceLaw
 from dpstats.inference.intervals import Ends, wider
 from dpstats.results.estimates import OneParameter
@@ -143,12 +142,12 @@ class Contrast(OneParameter):
         """Noise-aware p-value (1,) of the hypothesis that it equals `value` (original units)."""
         check_finite("value", value)
         reach = self.half * len(self.groups)
-        if abs(value - self._shift) > reach * (1 + _ROUNDED):
-            low, high = self._shift - reach, self._shift + reach
-            raise RequestError(
-                f"value={value:g} is impossible: rows are clamped to the declared bounds, so that "
-                f"this is between {low:g} and {high:g} in any table; test a value between them"
-            )
+        low, high = self._shift - reach, self._shift + reach
+        check_possible(
+            value, abs(value - self._shift) <= reach * (1 + _ROUNDED),
+            f"rows are clamped to the declared bounds, so that this is between {low:g} and "
+            f"{high:g} in any table; test a value between them",
+        )  # fmt: skip
         if not self.tested:
             return np.ones(1)
         return np.array([self._law.pvalue((value - self._shift) / self.half, alternative)])

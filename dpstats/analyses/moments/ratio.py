@@ -23,7 +23,7 @@ from dpstats.analyses.survey.estimand import Estimand, possible_ratios, ratios_i
 from dpstats.analyses.survey.weighted import SurveyResult, infer_weighted, weighted_by_design
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import Alternative, Method, Target, check_finite
+from dpstats.checks import Alternative, Method, Target, check_finite, check_possible
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.group_moments import TO_MOMENTS, PairMoments, groups_by
@@ -281,11 +281,11 @@ class RatioIntervals(OneParameter, Cached):
         """Noise-aware p-value (1,) of the hypothesis that it equals `value`: where limits end."""
         check_finite("value", value)
         low, high = self._range
-        if not low <= value <= high:
-            raise RequestError(
-                f"value={value:g} is impossible: by the declared bounds the ratio is between "
-                f"{low:g} and {high:g} in any table; test a value between them"
-            )
+        check_possible(
+            value, low <= value <= high,
+            f"by the declared bounds the ratio is between {low:g} and {high:g} in any table; test "
+            "a value between them",
+        )  # fmt: skip
         return self._at(value).pvalues(0.0, alternative)
 
 

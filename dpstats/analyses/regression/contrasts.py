@@ -22,6 +22,7 @@ from dpstats.checks import (
     Target,
     check_alpha,
     check_finite,
+    check_possible,
     check_target,
     excerpt,
 )
@@ -436,13 +437,13 @@ class PredictedMeanIntervals(Intervals):
     def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
         """P-values (k,) that each mean equals `value`."""
         low, high = self.link.mean(np.array([-np.inf, np.inf])).tolist()
-        for one in np.ravel(value).tolist():
-            if not low < one < high:
-                raise RequestError(
-                    f"value={one:g} is impossible: predicted means are between {low:g} and "
-                    f"{high:g}, and neither of them; test a value between them"
-                )
-        pvalues = self.predictors.pvalues(self.link.predictor(np.asarray(value)), alternative)
+        values = np.asarray(value, float)
+        check_possible(
+            values, (low < values) & (values < high),
+            f"predicted means are between {low:g} and {high:g}, and neither of them; test a value "
+            "between them",
+        )  # fmt: skip
+        pvalues = self.predictors.pvalues(self.link.predictor(values), alternative)
         return np.asarray(pvalues)
 
 

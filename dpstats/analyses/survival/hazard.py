@@ -36,7 +36,7 @@ from dpstats.analyses.regression.glm_models import (
 from dpstats.analyses.regression.linear_score import LinearScore
 from dpstats.analyses.survival.follow_up import FollowUp, RiskSets, Ties, follow_up_of
 from dpstats.arrays import Floats
-from dpstats.checks import Alternative, Method, Target, excerpt, first_few, short
+from dpstats.checks import Alternative, Method, Target, check_possible, excerpt, first_few, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.formula import Design
@@ -275,14 +275,13 @@ class SurvivalIntervals(Intervals):
 
     def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
         """P-values (k,) that each survival equals `value`."""
-        for one in np.ravel(value).tolist():
-            if not 0 < one <= 1:
-                raise RequestError(
-                    f"value={one:g} is impossible: predicted survivals are above 0 and at most 1; "
-                    "test such a value"
-                )
+        values = np.asarray(value, float)
+        check_possible(
+            values, (values > 0) & (values <= 1),
+            "predicted survivals are above 0 and at most 1; test such a value",
+        )  # fmt: skip
         with np.errstate(all="ignore"):
-            wanted, sd = -np.log(np.asarray(value, float)), np.sqrt(self.sampling + self.privacy)
+            wanted, sd = -np.log(values), np.sqrt(self.sampling + self.privacy)
             clear = (self.hazards > _ON_LOG_SCALE * sd) & (wanted > 0)
             logs = np.log(self.hazards / wanted) * self.hazards / sd
             z = -np.where(clear, logs, (self.hazards - wanted) / sd)
