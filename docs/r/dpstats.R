@@ -463,12 +463,12 @@ combined_of <- function(release, wanted, shape, count) {
   every <- lapply(seq_len(count), function(f) update(row_of(f)))
   keys <- if (fast) rep(list(key_of(release, every[[1]]$row)), count)
           else lapply(every, function(one) key_of(release, one$row))
-  if (fast) {  # the uniforms of the first block that holds all columns, summed over its others
+  if (table) {  # the uniforms of the first block that holds all columns, summed over its others
     held <- Find(function(block) precision(block, wanted$columns) > 0, tables)
     at <- margin_index(held, wanted$columns, shape)
   }
   uniforms <- vapply(seq_len(count), function(f) {
-    uniform <- if (fast) sum(held$uniforms[at == f])
+    uniform <- if (table) sum(held$uniforms[at == f])
                else sum(release$uniforms[abs(every[[f]]$row) > 1e-12])
     uniform - round(uniform)
   }, 0)

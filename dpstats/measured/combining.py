@@ -394,8 +394,7 @@ class Sources(Cached):
         return self.best(ROWS, disjoint=False) if self.n is None else self._exact(float(self.n))
 
     def _exact(self, count: float) -> BlockEstimate:
-        zero, uniforms = np.zeros(1), np.concatenate([noisy.uniforms for noisy in self.blocks])
-        uniform = uniforms.sum()
+        zero, uniform = np.zeros(1), self._stored_uniforms.sum()
         return BlockEstimate(
             zero + count, zero, zero + uniform - np.rint(uniform), [_EXACT],
             lambda chosen: np.zeros((len(chosen), self.size)),
@@ -465,12 +464,14 @@ class Sources(Cached):
             exact = rows**2 @ self.variances <= _REDUNDANT * least
             if self.n is None and self.totals and np.any(exact & ~self.impossible(wanted)):
                 return self.with_constraints("rules")._combined(wanted)
-        uniforms = np.concatenate([noisy.uniforms for noisy in self.blocks])
-        uniform = np.where(exact, uniforms.sum(), (np.abs(rows) > _NO_WEIGHT) @ uniforms)
+        uniforms = self._uniforms_of_cells(wanted) if isinstance(wanted, Table) else None
+        if uniforms is None:
+            stored = self._stored_uniforms
+            uniforms = np.where(exact, stored.sum(), (np.abs(rows) > _NO_WEIGHT) @ stored)
         estimate = BlockEstimate(
             sums,
             rows**2 @ self.variances,
-            uniform - np.rint(uniform),
+            uniforms - np.rint(uniforms),
             [self._key(row) for row in rows],
             lambda chosen: rows[chosen],
         )
@@ -479,11 +480,7 @@ class Sources(Cached):
         return estimate
 
     def _combined_table(self, wanted: Table) -> BlockEstimate | None:
-        """All cells of a table by residuals, never as a matrix; they have the same law.
-
-        Uniforms are those of a block that holds the columns, summed modulo one over its others: no
-        two cells share one, so that they are independent, as well as of all counts and noises.
-        """
+        """All cells of a table by residuals, never as a matrix; they have the same law."""
         if not wanted.columns and self.n is not None:
             return self._exact(float(self.n))
         estimate = self.tables.table(wanted.columns)
@@ -495,18 +492,34 @@ class Sources(Cached):
             assert rows is not None  # the table can be estimated
             return rows
 
-        row = rows_of([0])[0]
-        held = self.tables.shares(frozenset(wanted.columns))[0][0]
-        own = np.concatenate([noisy.uniforms for noisy in self.blocks])[held.start :]
-        others = tuple(i for i, c in enumerate(held.columns) if c not in wanted.columns)
-        uniform = own[: held.counts.size].reshape(held.counts.shape).sum(axis=others).ravel()
+        row, uniforms = rows_of([0])[0], self._uniforms_of_cells(wanted)
+        assert uniforms is not None  # the table is held
         return BlockEstimate(
             estimate.ravel(),
             np.full(wanted.size, row**2 @ self.variances),
-            uniform - np.rint(uniform),
+            uniforms - np.rint(uniforms),
             [self._key(row)] * wanted.size,
             rows_of,
         )
+
+    def _uniforms_of_cells(self, wanted: Table) -> Floats | None:
+        """Uniforms of the cells of some columns, from a block that holds them; None without one.
+
+        They are sums over its other columns: no two cells share one, so that modulo one they are
+        independent, as well as of all counts and noises.
+        """
+        holding = self.tables.shares(frozenset(wanted.columns))
+        if not holding:
+            return None
+        held = holding[0][0]
+        own = self._stored_uniforms[held.start :][: held.counts.size].reshape(held.counts.shape)
+        others = tuple(i for i, c in enumerate(held.columns) if c not in wanted.columns)
+        return np.asarray(own.sum(axis=others)).ravel()
+
+    @cached_property
+    def _stored_uniforms(self) -> Floats:
+        """Uniforms of all measured functions."""
+        return np.concatenate([noisy.uniforms for noisy in self.blocks])
 
     def _weighted(
         self, columns: tuple[Column, ...], functions: Floats

@@ -16,6 +16,7 @@ from dpstats.families.block import Family
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import ROWS, Cells
 from dpstats.measured.answers import answer
+from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.privacy.budget import PureDP
@@ -118,13 +119,21 @@ def test_a_sum_of_cells_takes_the_fractional_part_of_its_uniforms():
 
 
 def test_cells_of_overlapping_tables_have_uniforms_of_their_own():
-    """So that simulated draws, which they seed, differ between releases."""
+    """So that simulated draws, which they seed, differ between releases.
+
+    Also where a total makes the cells one sum of all measured noises.
+    """
     asked = {"pairs": dps.Marginals(["smoker", "region", "tall"], 2)}
-    noisy = dps.measure(dps.plan(SCHEMA, asked, budget=dps.ZCDP(1)), frame())
-    stored = {own.block.columns: own.uniforms for own in noisy.measured}
-    for wanted in (table("smoker", "region"), table("region")):
-        assert answer(noisy, wanted).uniforms.tolist() == stored[wanted.columns].tolist()
-    assert answer(noisy, ROWS).uniforms != 0
+    smokers = int(np.sum(frame()["smoker"] == "yes"))
+    total = dps.Total("smoker == 'yes'", smokers, of="table")
+    for schema in (SCHEMA, dps.Schema(list(SCHEMA), totals=[total])):
+        noisy = dps.measure(dps.plan(schema, asked, budget=dps.ZCDP(1)), frame())
+        sources = Sources(noisy, "totals")
+        stored = {own.block.columns: own.uniforms for own in noisy.measured}
+        for wanted in (table("smoker", "region"), table("region")):
+            uniforms = sources.best(wanted, disjoint=False).uniforms
+            assert uniforms.tolist() == stored[wanted.columns].tolist()
+        assert sources.best(ROWS, disjoint=False).uniforms != 0
 
 
 def test_answers_come_with_the_number_of_rows_where_it_is_not_public():
