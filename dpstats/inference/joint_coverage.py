@@ -8,7 +8,6 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.error_rates import bonferroni, least_of_noise
-from dpstats.errors import RequestError
 from dpstats.inference.intervals import FEWEST
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
@@ -118,19 +117,13 @@ def independent(
     """Independent combinations of variance one, and their values less the estimates.
 
     Rows are divided by their standard deviations first: units do not decide what is zero up to
-    rounding.
+    rounding. Combinations without variance are left out.
     """
     rows = combinations @ root_of(covariance)
     deviations = np.linalg.norm(rows, axis=1)
     size = np.where(deviations > 0, deviations, 1.0)
     left, lengths, _ = np.linalg.svd(rows / size[:, None])
     rank = int(np.sum(lengths > _REDUNDANT))
-    wanted = values / size
-    if np.any(np.abs(left[:, rank:].T @ wanted) > _REDUNDANT * (np.abs(wanted).max(initial=0.0))):
-        raise RequestError(
-            "the combinations contradict each other: no coefficients give all of them these "
-            "values; test fewer of them together"
-        )
     to_reduced = left[:, :rank].T / lengths[:rank, None] / size
     difference = values - combinations @ params
     return np.asarray(to_reduced @ combinations), np.asarray(to_reduced @ difference)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 Constraints = str | ArrayLike | tuple[ArrayLike, ArrayLike]
 
 _NUMBER = r"(?<![\w.])(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_REDUNDANT = 1e-9  # of a combination: it follows from others, up to rounding
 _LEVEL = re.compile(r"C\((?:[^()]|\([^()]*\))*\)(?:\[[^\]]*\])?")  # such as C(region)[T.north]
 
 
@@ -72,6 +73,23 @@ def read_constraints(wanted: Constraints, terms: Sequence[str]) -> tuple[Floats,
     return matrix, values, [_text(row, terms) for row in matrix]
 
 
+def _without_redundant(matrix: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Combinations that do not follow from those before them, and what they should equal."""
+    scaled = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+    chosen: list[int] = []
+    for i in range(len(scaled)):
+        if np.linalg.matrix_rank(scaled[[*chosen, i]], tol=_REDUNDANT) > len(chosen):
+            chosen.append(i)
+    weights = matrix @ np.linalg.pinv(matrix[chosen])
+    implied, size = weights @ values[chosen], np.abs(weights) @ np.abs(values[chosen])
+    if np.any(np.abs(values - implied) > _REDUNDANT * (size + np.abs(values))):
+        raise RequestError(
+            "the combinations contradict each other: no coefficients give all of them these "
+            "values; test fewer of them together"
+        )
+    return matrix[chosen], values[chosen]
+
+
 def _pair(wanted: Any) -> tuple[ArrayLike, ArrayLike]:
     """Rows and values, as statsmodels takes a tuple; two rows in a tuple are rows."""
     if isinstance(wanted, tuple) and len(wanted) == 2:
@@ -84,7 +102,7 @@ def _pair(wanted: Any) -> tuple[ArrayLike, ArrayLike]:
 def _text(row: Floats, terms: Sequence[str]) -> str:
     parts = [(v, t) for v, t in zip(row.tolist(), terms, strict=True) if v != 0]
     named = [(v, f"`{t}`" if _reads_otherwise(t, terms) else t) for v, t in parts]
-    text = " + ".join(t if v == 1 else f"{v:g} {t}" for v, t in named)
+    text = " + ".join(t if v == 1 else f"{v:.10g} {t}" for v, t in named)
     return text.replace("+ -1 ", "- ").replace("+ -", "- ") or "0"
 
 
@@ -318,12 +336,12 @@ class RegressionResult(LinearResult, ABC):
         Raises
         ------
         RequestError
-            For a combination that cannot be read.
+            For a combination that cannot be read, and for combinations that contradict each other.
         """
         matrix, values, names = read_constraints(r_matrix, self.terms)
         hypothesis = " and ".join(f"{n} = {v:.15g}" for n, v in zip(names, values, strict=True))
         asked, part = len(matrix), self._along(matrix).determined_part()
-        matrix, values = part @ matrix, part @ values  # what the rows decide
+        matrix, values = _without_redundant(part @ matrix, part @ values)  # what the rows decide
         statistic, pvalue, df_num, df_denom = 0.0, 1.0, 0.0, self.df_resid
         if len(matrix):
             statistic, pvalue, df_num, df_denom = self._along(matrix).wald(values)

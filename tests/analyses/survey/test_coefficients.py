@@ -238,6 +238,10 @@ def test_more_coefficients_than_contrasts_are_tested_one_by_one():
     assert test.statistic == pytest.approx(result.tvalues[least] ** 2, rel=1e-6)
     assert test.df_num == 1 <= test.df_denom <= 2
     assert "too few degrees of freedom" in test.summary()
+    twice = result.f_test(np.vstack([np.eye(4)[1:], np.eye(4)[1:] * 2]))
+    assert twice.pvalue == test.pvalue
+    with pytest.raises(dps.RequestError, match="contradict each other"):
+        result.f_test("g[T.q] = 1, 2 * g[T.q] = 3")
 
 
 @pytest.mark.parametrize("epsilon", [0.02, 0.002])
