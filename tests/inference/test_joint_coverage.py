@@ -34,8 +34,8 @@ def test_a_level_below_the_draws_is_bonferronis():
 
 
 def test_a_joint_test_allows_for_noise_on_the_sampling_covariance():
-    rng, d, size = np.random.default_rng(0), np.eye(2), 400
-    for relative in (0.0, 0.1, 0.4):
+    rng, d, size = np.random.default_rng(0), np.eye(2), 100
+    for relative in (0.0, 0.4):
         pvalues = []
         for _ in range(1_500):
             noise = relative * rng.laplace(0, 0.5**0.5, (size + 1, 2))
