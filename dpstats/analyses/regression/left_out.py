@@ -1,20 +1,30 @@
-"""The model without some levels, and the combinations of coefficients that it determines."""
+"""Levels of regressors that may have no rows, and the combinations that the others determine."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.analyses.regression.design_moments import multiplied
 from dpstats.arrays import Floats
+from dpstats.error_rates import bonferroni
+from dpstats.families.features import Feature, Term, feature_name, is_level, product
 from dpstats.measured.answers import joint_noise_quantiles
+from dpstats.privacy.weighted_noise import Combination
 
 if TYPE_CHECKING:
+    from dpstats.analyses.regression.design_moments import DesignMoments
     from dpstats.inference.moment_matrix import NoisyMatrix
 
+PRESENCE = 0.001  # probability that noise alone shows rows in some level without any
 _SAME = 1e-9  # relative, up to which a combination has no part in a direction
+Expansion = dict[Term, float]
+Event = tuple[Feature, ...]  # a level, or a cell of two columns
 
 
 @dataclass(frozen=True)
@@ -101,3 +111,158 @@ def noisy_count(matrix: NoisyMatrix, count: Floats) -> float:
     """Noisy number of rows of a count."""
     weights, known = weights_of_count(matrix, count)
     return float(weights @ matrix.answers.sums) + known
+
+
+def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
+    """Levels, and cells of products of two columns, that noise may have filled alone.
+
+    A level stays if its noisy count exceeds the quantile of the noise that holds jointly over all
+    of them, at `PRESENCE`; all of a column stay where none does, and without a matrix.
+    """
+    basis = moments.rows[:-1]
+    used = np.flatnonzero(np.any(basis != 0, axis=0))
+    terms = [moments.features[i] for i in used]
+    counts: dict[Event, Floats] = {}
+    low: set[Event] = set()
+    events = [] if matrix is None else [*_levels(moments, terms), *_cells(moments, terms)]
+    shares = {e: s for e in events if (s := _expanded(moments, terms, (), e)) is not None}
+    for event, share in shares.items():
+        counts[event] = np.zeros(len(moments.features))
+        for term, by in share.items():
+            counts[event][moments.features.index(term)] = by
+    if matrix is not None:
+        each = bonferroni(PRESENCE, max(len(shares), 1))
+        low = {e for e, c in counts.items() if noisy_count(matrix, c) <= _reach(matrix, c, each)}
+    absent = [e for e in counts if e in low and not _all_absent(e, low, shares)]
+    directions = [_directions(moments, terms, basis[:, used], event) for event in absent]
+    touched = [_touched(terms, basis[:, used], shares[event]) for event in absent]
+    return LeftOut(
+        tuple(_name(moments, event) for event in absent),
+        np.concatenate([np.zeros((0, len(basis))), *directions]),
+        np.array([counts[e] for e in absent]).reshape(len(absent), len(moments.features)),
+        np.array(touched, dtype=np.bool_).reshape(len(absent), len(basis)),
+        np.repeat(np.arange(len(absent)), [len(each) for each in directions]),
+    )
+
+
+def _levels(moments: DesignMoments, terms: list[Term]) -> Iterator[Event]:
+    for name in dict.fromkeys(f[0] for term in terms for f in term if is_level(f)):
+        yield from (((name, level),) for level in range(moments.schema[name].bins))
+
+
+def _cells(moments: DesignMoments, terms: list[Term]) -> Iterator[Event]:
+    groups = (tuple(f[0] for f in term if is_level(f)) for term in terms)
+    for pair in dict.fromkeys(group for group in groups if len(group) == 2):
+        bins = [range(moments.schema[name].bins) for name in pair]
+        for levels in itertools.product(*bins):
+            yield tuple(zip(pair, levels, strict=True))
+
+
+def _all_absent(
+    event: Event,
+    absent: Collection[Event],
+    known: dict[Event, Expansion],
+) -> bool:
+    """True if all levels of its column are absent, or all cells of a level that is present.
+
+    Where the terms give no count of a level, its cells show whether it is present.
+    """
+    if len(event) == 1:
+        levels = [e for e in known if len(e) == 1 and e[0][0] == event[0][0]]
+        return all(e in absent for e in levels)
+    gone = {e[0] for e in absent if len(e) == 1}
+    present = {e[0] for e in known if len(e) == 1 and e not in absent}
+    names = [name for name, _ in event]
+    cells = [e for e in known if [name for name, _ in e] == names and gone.isdisjoint(e)]
+    if event not in cells or all(e in absent for e in cells):
+        return True  # of an absent level, which leaves it out by itself; or noise hides all
+    lines = ([e for e in cells if level in e] for level in present.intersection(event))
+    return any(all(e in absent for e in line) for line in lines)
+
+
+def _expanded(
+    moments: DesignMoments, terms: list[Term], rest: Term, event: Event
+) -> Expansion | None:
+    """The indicator of levels times `rest` in the terms; None where they do not hold it."""
+    names = {name for name, _ in event}
+    alike = [t for t in terms if tuple(f for f in t if f[0] not in names) == rest]
+    own = {feature for term in alike for feature in term}
+    one: Expansion = {(): 1.0}
+    if rest == () and () not in terms:
+        others = dict.fromkeys(f[0] for t in terms for f in t if is_level(f) and f[0] not in names)
+        full = ([((name, level),) for level in range(moments.schema[name].bins)] for name in others)
+        one = next((dict.fromkeys(o, 1.0) for o in full if set(terms).issuperset(o)), one)
+    expansion: Expansion = {rest: 1.0}
+    for name, level in event:
+        indicator: Expansion = {((name, level),): 1.0}
+        if (name, level) not in own:
+            indicator = dict(one)
+            for k in range(moments.schema[name].bins):
+                if k != level:
+                    indicator[((name, k),)] = -1.0
+        expansion = multiplied(expansion, indicator)
+    for term in [term for term in expansion if term not in terms]:
+        by = expansion.pop(term)
+        if (instead := _by_other_levels(moments, terms, term)) is None:
+            return None
+        for more, sign in instead.items():
+            expansion[more] = expansion.get(more, 0.0) + by * sign
+    return expansion
+
+
+def _by_other_levels(moments: DesignMoments, terms: list[Term], term: Term) -> Expansion | None:
+    """A product with a level as that without it less those with the other levels of the column."""
+    for factor in filter(is_level, term):
+        rest = tuple(f for f in term if f != factor)
+        levels = range(moments.schema[factor[0]].bins)
+        others = [product(rest, ((factor[0], k),)) for k in levels if k != factor[1]]
+        if set(terms).issuperset([rest, *others]):
+            total: Expansion = dict.fromkeys([other for other in others if other is not None], -1.0)
+            total[rest] = 1.0
+            return total
+    return None
+
+
+def _directions(moments: DesignMoments, terms: list[Term], basis: Floats, event: Event) -> Floats:
+    """Directions (m, p) of the coefficients along which no row outside the levels changes."""
+    from scipy import linalg
+
+    names = {name for name, _ in event}
+    rests = dict.fromkeys(tuple(f for f in term if f[0] not in names) for term in terms)
+    at = {term: i for i, term in enumerate(terms)}
+    zero = []
+    for rest in rests:
+        if (expansion := _expanded(moments, terms, rest, event)) is not None:
+            row = np.zeros(len(terms))
+            row[[at[term] for term in expansion]] = list(expansion.values())
+            zero.append(row)
+    vanishing = np.array(zero)
+    if len(basis) == len(terms) and np.all(np.count_nonzero(basis, axis=1) == 1):
+        return np.asarray(vanishing @ np.linalg.inv(basis))
+    left = linalg.orth(vanishing.T)
+    directions = linalg.null_space((basis - basis @ left @ left.T).T, rcond=_SAME).T
+    return np.where(np.abs(directions) > _SAME, directions, 0.0)
+
+
+def _touched(terms: list[Term], basis: Floats, indicator: Expansion) -> list[bool]:
+    """For each member of the basis (p, t), True if its product with an indicator is not zero."""
+    members = ({terms[i]: row[i] for i in np.flatnonzero(row)} for row in basis)
+    return [
+        any(abs(value) > _SAME for value in multiplied(member, indicator).values())
+        for member in members
+    ]
+
+
+def _name(moments: DesignMoments, event: Event) -> str:
+    return " and ".join(feature_name(f, moments.schema[f[0]].bin_labels) for f in event)
+
+
+def _reach(matrix: NoisyMatrix, count: Floats, beta: float) -> float:
+    """Quantile of the noise on a count."""
+    weights, answers = weights_of_count(matrix, count)[0], matrix.answers
+    used = np.flatnonzero(weights).tolist()
+    each = bonferroni(beta, max(len(used), 1))
+    most = sum(abs(weights[f]) * float(answers.law(f).quantile(each)) for f in used)
+    if len(used) < 2 or most == 0 or answers.bound_only:
+        return float(most)
+    return min(float(most), Combination(tuple(answers.noise_of(weights))).quantile(beta))

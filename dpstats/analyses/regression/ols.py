@@ -22,7 +22,6 @@ from dpstats.analyses.regression.contrasts import (
     RegressionResult,
 )
 from dpstats.analyses.regression.design_moments import DesignMoments
-from dpstats.analyses.regression.empty_levels import left_out
 from dpstats.analyses.regression.least_squares import (
     AnyVariances,
     EqualVariances,
@@ -31,6 +30,7 @@ from dpstats.analyses.regression.least_squares import (
     OfPersons,
     SamplingCovariance,
 )
+from dpstats.analyses.regression.left_out import left_out
 from dpstats.analyses.regression.score import IDENTITY
 from dpstats.analyses.survey.estimand import Estimand
 from dpstats.analyses.survey.weighted import weighted_by_design
