@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpstats.analyses.moments.correlation import symmetric
-from dpstats.checks import short
+from dpstats.checks import check_choice, short
 from dpstats.error_rates import USUAL_ALPHA
 from dpstats.errors import RequestError
 from dpstats.plots.axes import add_legend, axes_of, check_figure, ink_on, labels_of, titled
+from dpstats.results.hypothesis import ADJUSTED
 from dpstats.results.rendering import fixed
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def network(
     >>> ax.figure.savefig("network.png")
     """
     check_figure("network", result, _WANTED)
+    check_choice("adjust", adjust, list(ADJUSTED))
     _check_penalty(result, penalty)
     lines, title = result._network(alpha=alpha, adjust=adjust, target=target, penalty=penalty)
     signs = np.where(lines["estimate"] > 0, "positive", "negative")

@@ -23,6 +23,8 @@ def test_trees_pictures_and_matrices(release, ax):
     tree = release.infer(dps.GraphicalModel(names, structure="tree"))
     dps.plots.network(tree, ax=ax)
     assert (len(ax.lines), ax.get_title()) == (2, "2 sure edges of 2")
+    with pytest.raises(dps.RequestError, match="adjust"):
+        dps.plots.network(tree, adjust="bonferroni")
     sparse = dps.GraphicalModel(names, estimator="clime", penalties=[0.1, 0.95])
     result = release.infer(sparse)
     for penalty, count in zip((0.1, 0.95), result.edge_counts, strict=True):
