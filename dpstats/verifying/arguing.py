@@ -18,10 +18,6 @@ from dpstats.verifying.rules import check_rules
 from dpstats.verifying.shapes import NotReadError, fraction
 
 AGREES, DISAGREES, NOT_READ = 0, 1, 2
-_UNITS = {
-    "replace": ("replacing one row", "the values in the rows of one person"),
-    "add_remove": ("one row more or less", "all rows of one person, there or not"),
-}
 
 
 @dataclass(frozen=True)
@@ -54,6 +50,16 @@ def main(arguments: Sequence[str]) -> int:
     return AGREES if verdict.agrees else DISAGREES
 
 
+def _neighbours(contents: Contents) -> str:
+    """How neighbouring tables differ."""
+    k, replaced = contents.rows_per_person, contents.unit == "replace"
+    if "person_key" in contents.document:
+        rows = "all rows of one person"
+        return f"replacing the values in {rows}" if replaced else f"{rows}, there or not"
+    rows = "one row" if k == 1 else f"up to {k} rows of one person"
+    return f"replacing {rows}" if replaced else f"{rows} more or less"
+
+
 def verify(path: Path) -> Verdict:
     """Compute everything in a file again; NotReadError if it cannot be understood."""
     try:
@@ -82,7 +88,7 @@ def _argue(contents: Contents, name: str) -> Verdict:
         f"{sum(one.block.size for one in contents.blocks):,} noisy answers from "
         f"{len(contents.blocks)} blocks of functions.",
         f"Claim: {key} = {_text(total)} with discrete {noise} noise; neighbours differ by "
-        f"{_UNITS[contents.unit][k > 1]}.",
+        f"{_neighbours(contents)}.",
     ]
     if k > 1:
         more = f", and products of person totals {k ** (2 * power)} times" * any(of_persons)

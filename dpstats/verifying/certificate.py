@@ -24,7 +24,6 @@ from dpstats.verifying.reading import Contents, Measured, csv_rows
 from dpstats.verifying.shapes import is_number
 
 Names = tuple[str, ...]
-_PLACES = 2e-3  # a combination of Gaussian noises is taken as normal
 _MOST = 30_000_000  # functions times rows that are computed
 Rows = Sequence[tuple[Row, int]]
 
@@ -265,10 +264,10 @@ def check_certificate(contents: Contents, rows: Rows) -> list[str]:
         noise = max(part.radius) / max(1, round(n))
         lines.append(f"{_name(part.block)}: noise within {noise:.3g}, bound {bound:.3g}")
     delta = float(stated["delta"])
-    slack = _PLACES if tables else 1e-9
-    ratio = f", larger by a factor of {delta / largest:.3f}" if delta > 1.001 * largest else ""
+    larger = largest > 0 and delta > 1.001 * largest
+    ratio = f", larger by a factor of {delta / largest:.3f}" if larger else ""
     contents.require(
-        delta >= largest * (1 - slack),
+        delta >= largest * (1 - 1e-9),
         f"the certificate states delta = {delta:g}, and {largest:.6g} is computed here",
         f"Certificate: delta = {delta:g} is at least {largest:.6g}{ratio}.",
     )
@@ -334,7 +333,12 @@ def _adds_up_to(block: Block) -> int:
 def _combine(
     contents: Contents, family: Sequence[Measured], alpha: float
 ) -> tuple[list[Published], float, float]:
-    """Tables from all that see a part of them; every function gets alpha over their number."""
+    """Tables from all that see a part of them; every function gets alpha over their number.
+
+    A combination of discrete Gaussian noises is taken as normal, less the coarsest step that it can
+    have: of a sum of integers a quantile is lower by up to that. A weight is at most the standard
+    deviation of the combination over the smallest scale.
+    """
     power = contents.power
     count = [one for one in contents.blocks if one.role == "count"]
     n = None if count else float(contents.document["rows"])
@@ -346,7 +350,8 @@ def _combine(
     wanted += [one.block for one in combined.seen]
     functions = sum(block.size for block in wanted) + sum(one.block.size for one in alone)
     own = alpha / (functions + len(count))
-    z = NormalDist().inv_cdf(1 - own / 2)
+    step = 1 / math.sqrt(min(combined.variance.values()))
+    z = max(0.0, NormalDist().inv_cdf(1 - own / 2) - step)
     parts = []
     for block in wanted:
         noisy, variances = combined.estimates(block)

@@ -431,7 +431,7 @@ def _ball_moments(plain: Plain, columns: Columns) -> Block:
         return {f: value for f, value in enumerate(values) if value}
 
     bounds = [2 * BALL] * len(own) + [BALL**2 if i == j else cross for i, j in pairs] + [4]
-    signed = [True] * len(own) + [i != j for i, j in pairs] + [True]
+    signed = [True] * len(own) + [i != j for i, j in pairs] + [False]
     how = "rows are whole numbers that never leave the unit ball"
     return Block(plain, own, bounds, of, _bound_ball(len(own), cross), how, set(names), signed)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
@@ -96,13 +95,37 @@ def variance(scale: float, power: int) -> float:
     return 2 * math.fsum(z * z * p for z, p in enumerate(_gaussian(scale)))
 
 
+def _beyond_of_sum(scale: float, terms: int, q: int) -> float:
+    """P(abs(Z) > q) for a sum Z of m = `terms` discrete Laplace noises, a = exp(-1 / scale).
+
+    Z is the difference of two sums of m geometric numbers. If the second is j, the first is at
+    least j + z where of x + j = z + m - 1 + j trials with success 1 - a at most m - 1 succeed. So
+    P(Z >= z) is, by Vandermonde's identity, a^x / (1 + a)^m times the sum over k + d < m of
+    C(m + k - 1, k) (a^2 / (1 - a^2))^k C(x, d) ((1 - a) / a)^(k + d).
+    """
+    x, rate = q + terms, 1 / scale
+    odds = math.log(-math.expm1(-rate)) + rate
+    again = odds - 2 * rate - math.log(-math.expm1(-2 * rate))
+    steps = range(1, terms)
+    chosen = itertools.accumulate((math.log((x - d + 1) / d) + odds for d in steps), initial=0.0)
+    failed = itertools.accumulate(
+        (math.log((terms + k - 1) / k) + again for k in steps), initial=0.0
+    )
+    upto = [*itertools.accumulate(chosen, _log_of_sum)]
+    first = -rate * x - terms * math.log1p(math.exp(-rate))
+    return 2 * math.fsum(math.exp(first + f + u) for f, u in zip(failed, upto[::-1], strict=True))
+
+
+def _log_of_sum(one: float, other: float) -> float:
+    return max(one, other) + math.log1p(math.exp(-abs(one - other)))
+
+
 @lru_cache(maxsize=64)
 def quantile_of_sum(scale: float, power: int, terms: int, beta: float) -> int:
     """Smallest q with P(abs(Z) > q) <= beta, for a sum Z of independent noises of one scale.
 
-    A discrete Laplace noise is the difference of two geometric numbers, and so a sum of them is
-    that of two negative binomial ones. Discrete Gaussian noises of a scale above 1 add up to one
-    within 1e-8 [1]_; smaller ones are added one by one.
+    Discrete Gaussian noises of a scale above 1 add up to one within 1e-8 [1]_; smaller ones are
+    added one by one.
 
     References
     ----------
@@ -114,13 +137,8 @@ def quantile_of_sum(scale: float, power: int, terms: int, beta: float) -> int:
     if power == 2 and scale > 1:
         return quantile(scale * math.sqrt(terms), power, beta)
     if power == 1:
-        ratio, log = math.exp(-1 / scale), terms * math.log1p(-math.exp(-1 / scale))
-        one: list[float] = []
-        while len(one) < terms * scale or one[-1] > 1e-30:
-            one.append(math.exp(log))
-            log += math.log(ratio * (terms + len(one) - 1) / len(one))
-        tails = list(itertools.accumulate(reversed(one)))[::-1]  # P(one >= z)
-        return _smallest(lambda q: 2 * math.fsum(map(operator.mul, one, tails[q + 1 :])) <= beta)
+        guess = math.ceil(scale * math.sqrt(2 * terms))
+        return _smallest(lambda q: _beyond_of_sum(scale, terms, q) <= beta, guess)
     law = [1.0]
     for _ in range(terms):
         own = _gaussian(scale)

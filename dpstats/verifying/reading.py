@@ -166,10 +166,12 @@ def _measured(kind: str, texts: dict[str, str]) -> Contents:
     k, keyed = contents.rows_per_person, "person_key" in document
     most = "one row" if k == 1 else f"at most {k} rows"
     ends = (" used,", " is used," if k == 1 else " are used,") if keyed else (";",)
-    contents.require(
-        document["person"].startswith(tuple(f"{most} per person{end}" for end in ends)),
-        f"the file does not say that it protects persons with {most}",
-    )
+    said = document["person"].startswith(tuple(f"{most} per person{end}" for end in ends))
+    if keyed and contents.weighted:
+        most = f"at most {'the cap' if k == 1 else f'{k} times the cap'} in all"
+        by = f"weights per person, by the key {document['person_key']!r}, are scaled to"
+        said = document["person"].startswith(f"{by} {most};")
+    contents.require(said, f"the file does not say that it protects persons with {most}")
     contents.require(
         not document["not_private"],
         "the noise came from a source for tests: the file is not private",

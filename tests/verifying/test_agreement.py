@@ -1,5 +1,8 @@
 """The second opinion agrees with the package on every kind of block, relation and budget."""
 
+import numpy as np
+import pandas as pd
+
 import dpstats as dps
 from dpstats.verifying.arguing import main, verify
 
@@ -43,3 +46,28 @@ def test_the_command_on_the_file_of_a_plan_and_on_what_is_none(whole, tmp_path, 
         out, err = capsys.readouterr()
         assert (out, len(err.splitlines())) == ("", 3)
         assert "Traceback" not in err
+
+
+def test_honest_releases_with_odd_noise_agree(tmp_path):
+    """Hardly any noise or very much, few rows, weights of persons."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.integers(0, 2, (400, 4)).astype(bool), columns=list("abcd"))
+    rows["w"], rows["id"] = rng.uniform(0.5, 2, 400), np.arange(400) // 2
+    rows["u"], rows["v"] = rng.choice([1, 2, 5, 9], (2, 400))
+    numbers = [dps.Number(name, values=[1, 2, 5, 9], missing=1) for name in "uv"]
+    plain = dps.Schema([*map(dps.Boolean, "abcd"), *numbers])
+    surveyed = dps.Schema(plain, design=dps.Design("w", mean=1, cap=3, deff=1.5))
+    shrunk = {"shrunk": dps.Correlation(["u", "v"], clip_norm=1.0)}
+    of_person = "replacing the values in all rows of one person."
+    for schema, asked, budget, n, options, said in [
+        (plain, {"pairs": dps.Marginals(list("abcd"), 2)}, dps.ZCDP(4), 400, {}, "one row."),
+        (plain, {"median": dps.Quantile("u", 0.5)}, dps.PureDP(200), 400, {}, "= 200 with"),
+        (plain, shrunk, dps.PureDP(1), 3, {}, "replacing one row."),
+        (plain, {"a": dps.Proportion("a")}, dps.PureDP(1), 400, {"person": "id"}, of_person),
+        (surveyed, {"a": dps.Proportion("a")}, dps.PureDP(0.001), 400, {"person": "id"}, "caps"),
+    ]:
+        plan = dps.plan(schema, asked, budget=budget, **options)
+        dps.release(plan, rows[:n], m=30).save(tmp_path / "r.zip", overwrite=True)
+        verdict = verify(tmp_path / "r.zip")
+        assert verdict.agrees, (asked, verdict.text)
+        assert said in verdict.text

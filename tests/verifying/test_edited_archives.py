@@ -392,7 +392,7 @@ def test_what_verify_alone_compares(texts, tmp_path, monkeypatch):
 
 def test_a_certificate_of_combined_tables_just_too_small(whole, rows, tmp_path):
     path = tmp_path / "r.zip"
-    dps.release(whole(dps.ZCDP(1), "replace", "tables"), rows, m=60, rng=1).save(path)
+    dps.release(whole(dps.ZCDP(0.001), "replace", "tables"), rows, m=60, rng=1).save(path)
     (wrong,) = verify(packed(path, in_json(texts_of(path), "release.json", smaller_delta))).wrong
     assert "the certificate states delta" in wrong
 
