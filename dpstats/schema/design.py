@@ -80,8 +80,8 @@ class Design(Cached):
         instead of the units where intervals are then planned to be shorter, or there are none.
     lonely : {"refuse", "certainty", "adjust", "collapse"}
         What to do with a stratum that is declared with one unit: refuse to plan; take it to have no
-        sampling error, or the unit's distance from the mean of all; or join these strata with each
-        other (a single one with the first of the other strata).
+        sampling error, or the unit's distance from the mean of all; or join these strata two by
+        two, in the order of their declaration (a last one is as with "adjust").
 
     Raises
     ------
@@ -362,7 +362,7 @@ def pair_units(design: Design) -> Pairs:
         if len(units) == 1:
             if design.lonely == "certainty":
                 codes[units[0]] = UNPAIRED
-            else:  # "adjust": its distance from the mean of all, which is 0 for linearised values
+            else:  # its distance from the mean of all, which is 0 for linearised values
                 firsts.append(units)
             continue
         even = len(units) - len(units) % 2
@@ -382,9 +382,11 @@ def pair_units(design: Design) -> Pairs:
 
 
 def _pooled(design: Design) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Units of every stratum, as numbers of stratum and key, in the order of their hash."""
+    """Units of every stratum, as numbers of stratum and key, in the order of their hash.
+
+    Lonely ones that are collapsed are two by two: as the third of three a unit is not measured.
+    """
     keys = {key: k for k, key in enumerate(unit_keys(design))}
-    strata: list[list[tuple[int, int]]] = []
     lonely: list[tuple[int, int]] = []
     for h, (stratum, units) in enumerate(design.listed_units):
         named = sorted(units, key=lambda unit: hash_of(str(stratum).encode(), str(unit).encode()))
@@ -392,12 +394,9 @@ def _pooled(design: Design) -> Iterator[tuple[tuple[int, int], ...]]:
         if len(numbered) == 1 and design.lonely == "collapse":
             lonely += numbered
         else:
-            strata.append(numbered)
-    if len(lonely) == 1 and strata:
-        strata[0] += lonely
-    elif lonely:
-        strata.append(lonely)
-    yield from map(tuple, strata)
+            yield tuple(numbered)
+    for i in range(0, len(lonely), 2):
+        yield tuple(lonely[i : i + 2])
 
 
 def unit_keys(design: Design) -> tuple[Level, ...]:

@@ -57,7 +57,7 @@ def count_pairs(design: Mapping[str, Any]) -> tuple[int, int]:
     """How many pairs of units there are, and how many of them stand for three.
 
     Units of a stratum are paired; of an odd number the last pair stands for three. A single one is
-    in no pair, in one of its own, or joins the others.
+    in no pair, in one of its own, or with that of another stratum.
     """
     strata = _listed(design)
     if not strata:
@@ -66,13 +66,9 @@ def count_pairs(design: Mapping[str, Any]) -> tuple[int, int]:
     single, sizes = sizes.count(1), [size for size in sizes if size > 1]
     lonely = design.get("lonely")
     refuse(bool(single) and lonely is None, "has a stratum of one unit, and says not what to do")
-    if lonely == "collapse" and single == 1 and sizes:
-        single, sizes[0] = 0, sizes[0] + 1
-    elif lonely == "collapse" and single > 1:
-        single, sizes = 0, [*sizes, single]
-    alone = 0 if lonely == "certainty" else single
+    apart = {"certainty": 0, "collapse": (single + 1) // 2}.get(str(lonely), single)
     triples = sum(size % 2 for size in sizes)
-    return sum(size // 2 for size in sizes) - triples + alone, triples
+    return sum(size // 2 for size in sizes) - triples + apart, triples
 
 
 def _listed(design: Mapping[str, Any]) -> list[tuple[Any, list[Any]]]:

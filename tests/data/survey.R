@@ -223,10 +223,8 @@ invented <- list(
   designs = lapply(others, function(x) figure(svymean(~ ill + income, x), df = degf(x)))
 )
 
-# Stratum a without its second unit; collapsed, its unit is one more of stratum b.
+# Stratum a without its second unit.
 d <- d[!(d$stratum == "a" & d$psu == 2), ]
-d$collapsed <- as.character(d$stratum)
-d$collapsed[d$stratum == "a"] <- "b"
 rules <- c(certainty = "certainty", adjust = "adjust", average = "average")
 lonely <- lapply(rules, function(rule) {
   options(survey.lonely.psu = rule)
@@ -234,9 +232,6 @@ lonely <- lapply(rules, function(rule) {
   figure(svymean(~ ill + income, design), df = degf(design))
 })
 options(survey.lonely.psu = "fail")
-design <- svydesign(ids = ~ interaction(stratum, psu, drop = TRUE), strata = ~collapsed,
-                    weights = ~v, data = d)
-lonely$collapse <- figure(svymean(~ ill + income, design), df = degf(design))
 
 d <- read.csv("nhanes.csv")
 d$agecat <- factor(d$agecat, c("(0,19]", "(19,39]", "(39,59]", "(59,Inf]"))

@@ -68,15 +68,12 @@ def with_all_contrasts(totals, block, schema, frame=ROWS, lonely=None):
     their squares is the variance that R gives, as is the mean of those of pairs over all pairings.
     """
     of_rows = pd.DataFrame((frame["u"].to_numpy() * values_of(block, schema, frame)).T)
-    strata = frame["stratum"]
-    if lonely == "collapse":  # the single one joins the next stratum, as in R's figure
-        strata = strata.replace("a", "b")
-    sums = of_rows.groupby([strata, frame["stratum"].rename("own"), frame["psu"]]).sum()
+    sums = of_rows.groupby([frame["stratum"], frame["psu"]]).sum()
     contrasts = []
     for _, x in sums.groupby(level=0):
         m = len(x)
         if m == 1:
-            contrasts += [x.to_numpy()] if lonely == "adjust" else []
+            contrasts += [] if lonely == "certainty" else [x.to_numpy()]
             continue
         basis = np.linalg.qr(np.column_stack([np.ones(m), np.eye(m)[:, 1:]]))[0][:, 1:]
         contrasts.append((m / (m - 1)) ** 0.5 * basis.T @ x.to_numpy())

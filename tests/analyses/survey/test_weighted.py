@@ -118,13 +118,29 @@ def test_contrasts_of_two_units_a_stratum_give_the_variance_itself(nhanes, unit,
 def test_strata_of_one_unit_are_those_of_r(surveyed, lonely):
     rows = surveyed.rows
     rows = rows[(rows["stratum"] != "a") | (rows["psu"] != 2)].reset_index(drop=True)
-    figure = surveyed.all_figures["lonely"][lonely]
+    figure = surveyed.all_figures["lonely"]["adjust" if lonely == "collapse" else lonely]
     schema = surveyed.schema(frame=rows, lonely=lonely)
     (part,) = surveyed.release(dps.Proportion("ill"), schema, rows=rows).infer("x").parts
     exact = surveyed.exact(part, schema, rows, lonely)
     same(exact.params, exact.sampling_covariance, figure, [0])
     with pytest.raises(dps.SchemaError, match="lonely"):
         surveyed.release(dps.Proportion("ill"), surveyed.schema(frame=rows), rows=rows)
+
+
+@pytest.mark.parametrize("lonely", ["adjust", "collapse"])
+@pytest.mark.parametrize("singles", [1, 2, 3])
+@pytest.mark.parametrize("sizes", [(2, 2), (3, 2), (4, 3), ()])
+def test_every_lonely_unit_is_measured_and_every_other_stratum_counts_in_full(
+    lonely, singles, sizes
+):
+    """The variance is then on average at least the true one, whichever strata vary most."""
+    units = {f"h{h}": [*range(size)] for h, size in enumerate((*sizes, *[1] * singles))}
+    if sizes or singles > 1:
+        design = dps.Design("w", mean=1, cap=2, strata="h", unit="u", units=units, lonely=lonely)
+        counted = dict.fromkeys(range(len(units)), 0)
+        for (h, _), code in design.pairs.codes.items():
+            counted[h] += (code >= 0) * (1.5 if code // 2 >= design.pairs.plain else 1)
+        assert [*counted.values()] == [*sizes, *[1] * singles]
 
 
 def test_a_domain_of_one_stratum_has_one_degree_of_freedom(nhanes):
