@@ -19,6 +19,7 @@ def merge(
     variances: Variances,
     *,
     complements: bool = True,
+    whole: bool = False,
 ) -> Family:
     """Merge the blocks that several analyses need into one family.
 
@@ -34,6 +35,8 @@ def merge(
         only.
     complements : bool
         Whether a condition follows from its complement: only if the number of rows is public.
+    whole : bool
+        Whether all functions of a block are needed from one block, as contrasts of units are.
 
     Notes
     -----
@@ -45,7 +48,7 @@ def merge(
     kept, before = list(dict.fromkeys(wanted)), 0
     while len(kept) != before:
         before = len(kept)
-        kept = _dropped(kept, variances, complements)
+        kept = _dropped(kept, variances, complements, whole=whole)
     return Family(tuple(kept))
 
 
@@ -53,6 +56,8 @@ def _dropped(
     blocks: Sequence[Block],
     variances: Variances,
     complements: bool,
+    *,
+    whole: bool,
 ) -> list[Block]:
     """One pass of `merge` over distinct blocks."""
     kept = dict(enumerate(blocks))
@@ -75,6 +80,8 @@ def _dropped(
             j: (counts > 0) & (counts * variance <= measured)
             for (j, counts), variance in zip(terms.items(), without, strict=True)
         }
+        if whole:
+            follows = {j: part for j, part in follows.items() if part.all()}
         if np.any(list(follows.values()), axis=0).all():
             kept = others
             continue

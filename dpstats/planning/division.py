@@ -178,7 +178,7 @@ def divide(
     what their combined answers make best, and share it for the least noise in these. A table that
     some analysis needs as it was measured is left out of this.
     """
-    family = _merged(rule)
+    family = _merged(rule, schema)
     combined = {name for name, analysis in analyses.items() if combines(analysis, schema)}
     together = _combined_tables(rule, combined, family) if weights != "equal" else []
     multipliers = _beside_the_count(rule, family.blocks)
@@ -235,7 +235,7 @@ def _combined_tables(rule: Split, combined: Container[str], family: Family) -> l
     ]
 
 
-def _merged(rule: Split) -> Family:
+def _merged(rule: Split, schema: Schema) -> Family:
     """The blocks of all analyses, merged under the noise that the rule would give."""
 
     def variances(blocks: Sequence[Block], chosen: Sequence[int]) -> list[float]:
@@ -244,7 +244,8 @@ def _merged(rule: Split) -> Family:
 
     every = (block for blocks in rule.asked.values() for block in blocks)
     wanted = sorted(every, key=lambda block: isinstance(block, PersonProducts))  # these last
-    return merge(wanted, variances, complements=rule.complements)
+    surveyed = schema.design is not None
+    return merge(wanted, variances, complements=rule.complements, whole=surveyed)
 
 
 def _beside_the_count(

@@ -100,6 +100,17 @@ def test_previewed_widths_are_about_the_planned_ones(budget, unit):
     assert 0.75 < ratio < 1.35
 
 
+@pytest.mark.parametrize(("budget", "unit"), CASES)
+def test_every_analysis_has_one_block_with_contrasts_of_all_its_functions(budget, unit):
+    """Though several others together give these."""
+    among = {level: dps.Proportion("y", given=f"g == '{level}'") for level in "abc"}
+    fit = dps.GoodnessOfFit("g", [0.2, 0.3, 0.5])
+    for other in (dps.GroupMeans("y", by="g"), dps.Difference("y", by="g", groups=["a", "b"])):
+        plan = planned(budget, unit, {**among, "other": other, "fit": fit})
+        expected = contrast_plans(plan.strategy, plan.analyses, N)
+        assert all(one.count for one in expected.values())
+
+
 def test_curves_and_least_budgets_are_of_weighted_sums(fast):
     plan = planned()
     first, second = plan.curve(of="y", budgets=[0.5, 1]).to_frame()["width"]
