@@ -47,13 +47,13 @@ def needs(analysis: Analysis[Result], schema: Schema) -> Family:
 def at_pilots(
     blocks: tuple[PlannedBlock, ...], analyses: Mapping[str, Analysis[Result]], release: ReleaseView
 ) -> tuple[PlannedBlock, ...]:
-    """The blocks, with those that wait for a pilot at the one that a release gives."""
+    """The blocks, with those of these analyses that wait for a pilot at what a release gives."""
     known: dict[PilotScore, PilotScore] = {}
     for analysis in analyses.values():
         for wanted in _pending_scores(analysis, release.schema):
             if wanted not in known:
                 known[wanted] = _at_pilot(analysis, wanted, release)
-    return tuple(planned.at_pilot(known.__getitem__) for planned in blocks)
+    return tuple(planned.at_pilot(lambda score: known.get(score, score)) for planned in blocks)
 
 
 def _pending_scores(analysis: Analysis[Result], schema: Schema) -> list[PilotScore]:

@@ -16,7 +16,6 @@ from dpstats.display import as_html, fitted_table, html_table, wrapped
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.strategy import Strategy
 from dpstats.planning.measures import Subject, Width
-from dpstats.planning.previews.pretended import seen_by_analyses
 from dpstats.planning.previews.preview import edges_of_quantile, width_text
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ def curve_of(
             for step, strategy in enumerate(at.values()):
                 if progress is not None:
                     progress("previewing", done * len(at) + step, total)
-                of_budget.append(measure(seen_by_analyses(strategy, n), n, n))
+                of_budget.append(measure(subject.seen(strategy, n), n, n))
         except BudgetError:
             raise
         except RequestError:

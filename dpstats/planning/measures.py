@@ -21,7 +21,12 @@ from dpstats.measured.view import ReleaseView
 from dpstats.planning.previews import preview, simulated
 from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
-from dpstats.planning.previews.pretended import PretendRelease, PretendRows, pretend_rows
+from dpstats.planning.previews.pretended import (
+    PretendRelease,
+    PretendRows,
+    pretend_rows,
+    seen_by_analyses,
+)
 from dpstats.planning.previews.simulated import Simulation
 from dpstats.results.estimates import EstimateResult
 from dpstats.schema import Schema
@@ -47,10 +52,16 @@ class Subject:
     like: Likeness
     alpha: float
 
+    def seen(self, strategy: Strategy, n: int) -> Strategy:
+        """What it sees of a strategy at n rows: its second stages are at pilots, as in previews."""
+        at_pilots = preview.with_pilots(strategy, {self.name: self.analysis}, self.like, n)
+        return seen_by_analyses(at_pilots, n)
+
 
 class Measure(ABC):
-    """A quantity of one analysis, from simulated releases of a strategy."""
+    """A quantity of one analysis, from simulated releases of a strategy that it sees."""
 
+    subject: Subject
     slope: float = 0.7  # of the shortfall in log v: widths fall with v^(1/2) to v
     close: float = 1.02  # a value that reaches the target is at most this times one that does not
     details: str  # what it is
@@ -84,7 +95,8 @@ class Width(Measure):
 
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:
         """Median width, over as many releases as a preview has or the first few of a search."""
-        simulation = Simulation(strategy, n, self.rows, base)
+        rows = [rows.under(strategy) for rows in self.rows]
+        simulation = Simulation(strategy, n, rows, base)
         infer = simulation.few if self.few else simulation.results
         results = infer(self.subject.analysis)
         self._describe(results[0])
@@ -139,7 +151,7 @@ class Delta(Measure):
     advice = "ask for a larger delta"
 
     def __init__(self, subject: Subject) -> None:
-        self.alpha, schema = subject.alpha, subject.strategy.schema
+        self.subject, self.alpha, schema = subject, subject.alpha, subject.strategy.schema
         self.family = answered(subject.analysis, schema)
         self.rows = pretend_rows(subject.strategy, subject.like, 1)[0]
         self.details = (
@@ -148,7 +160,8 @@ class Delta(Measure):
 
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:
         """The bound, in unit scale."""
-        pretended = PretendRelease(strategy, n, *self.rows.table(0, n, base), 0)
+        rows = self.rows.under(strategy)
+        pretended = PretendRelease(strategy, n, *rows.table(0, n, base), 0)
         answers = pretended.answers(self.family, with_count=True)
         means = answers.means[: self.family.size]
         certificate = certify_answers(answers, self.family, means, alpha=self.alpha, target="")
@@ -192,8 +205,9 @@ class Power(Measure):
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:
         """The share, among the first `releases`."""
         name, alpha, rejections = self.subject.name, self.subject.alpha, 0
+        rows = self.rows.under(strategy)
         for i in range(self.releases):
-            pretended = PretendRelease(strategy, n, *self.rows.table(i, n, base), i)
+            pretended = PretendRelease(strategy, n, *rows.table(i, n, base), i)
             rejections += pvalue_in(self.analysis, pretended, name, self.null, self.term) <= alpha
         return rejections / self.releases
 

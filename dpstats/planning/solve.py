@@ -18,7 +18,6 @@ from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.strategy import Strategy
 from dpstats.planning import measures
 from dpstats.planning.measures import Measure, Power
-from dpstats.planning.previews.pretended import seen_by_analyses
 from dpstats.privacy.budget import ZCDP, Budget
 from dpstats.privacy.laws import POWERS
 from dpstats.privacy.rationals import decimal_text
@@ -277,7 +276,7 @@ class Problem(Generic[P]):
             except (BudgetError, RequestError):
                 measured[value] = math.nan
                 return math.inf
-            measured[value] = measure(seen_by_analyses(strategy, n), n, base)
+            measured[value] = measure(measure.subject.seen(strategy, n), n, base)
             return measure.shortfall(measured[value], self.target)
 
         def grid(value: float) -> float:

@@ -47,6 +47,21 @@ def test_widths_are_those_of_previews(plan, curve):
     assert len(frame) == 4
 
 
+DESIGN = dps.Design("w", mean=1, cap=2, unit="u", units=range(20))
+
+
+@pytest.mark.parametrize(("name", "design"), [("odds", None), ("line", DESIGN)])
+def test_second_stages_and_contrasts_of_scores_are_at_the_pilots_of_previews(name, design, fast):
+    numbers = [dps.Number(name, 0, 100, edges=[40, 60], missing=0) for name in "xy"]
+    guesses = dps.Guesses(typical={"x": {"mean": 70, "sd": 10}, "y": {"mean": 20, "sd": 5}})
+    schema = dps.Schema([dps.Boolean("z"), *numbers], guesses, design=design)
+    asked = {"line": dps.OLS("y ~ x"), "odds": dps.Logistic("z ~ x", stages=1 if design else 2)}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(8))
+    (width,) = plan.curve(N, budgets=[8], of=name).widths[name]
+    assert width == plan.preview(N).results[name][0].preview_widths("noise_aware").widths[-1]
+    assert 7.8 < float(plan.solve(of=name, width=width, n=N).budget.total) <= 8
+
+
 def test_a_budget_that_buys_nothing_is_said_to(curve):
     assert not curve.notes
     asked = {"median": dps.Quantile("z"), "smoking": ASKED["smoking"]}

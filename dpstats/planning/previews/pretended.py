@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dpstats.privacy.budget import Budget
 
 POINTS_AT_A_TIME = 4_000
+_NO_SUMS = ("reference", "count")  # roles of blocks that `PretendRows` has none of
 _FURTHER = 9  # tables of the same points, beside the first one
 
 
@@ -53,7 +54,7 @@ class PretendRows:
         generators: Sequence[np.random.Generator],
         further: Sequence[np.random.Generator] = (),
     ) -> None:
-        self.codes, self.density = codes, density
+        self.codes, self.density, self._strategy = codes, density, strategy
         seen = [p for p in strategy.blocks if p.role in ("family", "score", "persons")]
         k = strategy.rows_per_person  # of n / k persons, each with equal rows
         self._blocks = [(p.block, k ** (p.block.degree - 1)) for p in seen]
@@ -85,6 +86,13 @@ class PretendRows:
             sums = n * (self._means + pull * (sums / base - self._means))
         drawn = [self._weight * sums, math.sqrt(n) * self._contrasts_of(number)]
         return self.codes, weights, np.rint(np.concatenate(drawn))
+
+    def under(self, strategy: Strategy) -> PretendRows:
+        """The same tables, with the sums of what another strategy measures."""
+        if _measured(strategy) == _measured(self._strategy):
+            return self
+        further = () if self._further is None else self._further._generators
+        return PretendRows(strategy, self.codes, self.density, self._generators, further)
 
     @property
     def tables(self) -> int:
@@ -120,6 +128,10 @@ class PretendRows:
             values = self._sums_of(base, normal * np.sqrt(self.density))
             parts.append((deviations[:, np.newaxis] * values).ravel())
         return np.concatenate(parts)
+
+
+def _measured(strategy: Strategy) -> list[Block]:
+    return [planned.block for planned in strategy.blocks if planned.role not in _NO_SUMS]
 
 
 def pretend_rows(strategy: Strategy, like: Likeness, count: int) -> list[PretendRows]:
