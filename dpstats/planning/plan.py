@@ -59,6 +59,7 @@ from dpstats.planning.solve import Problem, Solution, check_reference, target_of
 from dpstats.planning.survey import (
     check_design,
     check_totals_of_persons,
+    divide_again,
     with_cap,
     with_contrasts,
 )
@@ -227,8 +228,12 @@ class Plan(HasStrategy):
         check_reference(self.strategy, self.reference, n)
 
     def costing(self, budget: Budget) -> Plan:
-        """Change the budget to another of its kind, and every noise in proportion."""
-        return replace(self, strategy=with_budget(self.strategy, self.reference, budget))
+        """Change the budget to another of its kind, and every noise in proportion.
+
+        With a survey design the parts of contrasts are planned again.
+        """
+        strategy = with_budget(self.strategy, self.reference, budget)
+        return replace(self, strategy=divide_again(strategy, self.analyses))
 
     def _assumed_rows(self, n: int | None) -> int:
         rows = self.n if n is None else n
@@ -354,7 +359,7 @@ class Plan(HasStrategy):
         if not chosen:
             raise RequestError("give at least one budget, or none for the usual ones")
         at = {
-            budget.total: with_budget(self.strategy, self.reference, budget)
+            budget.total: self.costing(budget).strategy
             for budget in sorted(chosen, key=lambda budget: budget.total)
         }
         rows_like = likeness(like, self.strategy)
@@ -492,8 +497,8 @@ class Plan(HasStrategy):
 
         with shown_progress(progress) as say:
             solution = Problem(
-                self.strategy, self.reference, planned, of, quantity, target, measure, say,
-                self.budget if budget is None else budget, n,
+                self.strategy, self.reference, self.analyses, planned, of, quantity, target,
+                measure, say, self.budget if budget is None else budget, n,
             ).solve()  # fmt: skip
             if say is not None:
                 say("done", 1, 1)

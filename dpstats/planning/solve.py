@@ -12,15 +12,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
+from dpstats.analyses.base import Analysis
 from dpstats.checks import Progress, check_alpha, check_finite, short
 from dpstats.display import wrapped
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.strategy import Strategy
 from dpstats.planning import measures
 from dpstats.planning.measures import Measure, Power
+from dpstats.planning.survey import divide_again
 from dpstats.privacy.budget import ZCDP, Budget
 from dpstats.privacy.laws import POWERS
 from dpstats.privacy.rationals import decimal_text
+from dpstats.results.base import Result
 from dpstats.results.rendering import significant
 from dpstats.rows.base import Reference
 
@@ -203,6 +206,7 @@ class Problem(Generic[P]):
 
     strategy: Strategy
     reference: Reference
+    analyses: Mapping[str, Analysis[Result]]
     plan_of: Callable[[Strategy], P]
     of: str
     quantity: Quantity
@@ -256,7 +260,8 @@ class Problem(Generic[P]):
         budget, n = (self.budget, int(value)) if self.n is None else (self._given(value), self.n)
         assert isinstance(budget, Budget)
         rows = n if self.n is None else None
-        return with_budget(self.strategy, self.reference, budget, rows), n
+        strategy = with_budget(self.strategy, self.reference, budget, rows)
+        return divide_again(strategy, self.analyses), n
 
     def _search(
         self, start: float | None = None

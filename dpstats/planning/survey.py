@@ -244,6 +244,25 @@ def with_contrasts(
     return kept, contrasts
 
 
+def divide_again(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]) -> Strategy:
+    """The strategy with the contrasts that are planned for its budget and number of rows."""
+    schema, budget, neighbours = strategy.schema, strategy.budget, strategy.neighbours
+    if schema.design is None:
+        return strategy
+    before, whole = list(strategy.contrasts), []
+    mains = [_in_cells(p.block) for p in strategy.measured]
+    for p, block in zip(strategy.measured, mains, strict=True):
+        bases, _ = _contrasted(block, mains, analyses, schema)
+        own = [c for c in before if isinstance(c.block, Contrasts) and c.block.base in bases]
+        before = [c for c in before if c not in own]
+        costs = (one.block.cost(budget, neighbours, one.multiplier) for one in (p, *own))
+        multiplier = block.multiplier(budget, neighbours, sum(costs, Fraction(0)))
+        whole.append(replace(p, block=block, multiplier=multiplier))
+    kept, contrasts = with_contrasts(whole, analyses, schema, budget, neighbours, strategy.n)
+    others = [p for p in strategy.blocks if p.role not in ("family", "contrasts")]
+    return replace(strategy, blocks=(*kept, *contrasts, *others))
+
+
 def _contrasted(
     block: Block, mains: Sequence[Block], analyses: Mapping[str, Analysis[Result]], schema: Schema
 ) -> tuple[list[Block], bool]:
@@ -397,6 +416,11 @@ def _in_better_basis(block: Block, budget: Budget, neighbours: Neighbours) -> Bl
     halved = neighbours.unit == "replace" and budget.noise == "laplace"
     two = isinstance(block, Partition) and block.size == 2 and not block.rotated
     return block.rotate() if halved and two else block  # type: ignore[attr-defined]
+
+
+def _in_cells(block: Block) -> Block:
+    """Inverse of `_in_better_basis`."""
+    return block.plain if isinstance(block, Partition) else block
 
 
 def _capped_weights(design: Design) -> tuple[float, float, float]:

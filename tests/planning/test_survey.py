@@ -118,6 +118,21 @@ def test_curves_and_least_budgets_are_of_weighted_sums(fast):
     assert 0.9 < float(plan.solve(of="y", width=second).plan.budget.total) < 1.1
 
 
+@pytest.mark.parametrize(("budget", "unit"), CASES)
+def test_contrasts_are_planned_again_for_another_budget_or_number_of_rows(budget, unit, fast):
+    """So that what is found is what a plan made for it has."""
+    asked = {"y": dps.Proportion("y"), "by": dps.GroupMeans("y", by="g")}
+    first, wanted = (
+        planned(budget.of_total(budget.total * times), unit, asked, cap=6) for times in (1, 4)
+    )
+    assert first.costing(wanted.budget).digest == wanted.digest != first.digest
+    assert wanted.costing(wanted.budget).digest == wanted.digest
+    for given in ({"n": N}, {"budget": budget}):
+        found = first.solve(of="by", width=0.15, **given).plan
+        again = dps.plan(first.schema, asked, budget=found.budget, unit=unit, n=found.n)
+        assert found.digest == again.digest
+
+
 def test_refusals_name_the_analysis_and_say_what_is_declared():
     twice = {"one": dps.Proportion("y"), "two": dps.Logistic("y ~ g", stages=2)}
     with pytest.raises(RequestError, match="analysis 'two': stages=2 is not available"):
