@@ -543,7 +543,8 @@ def _with_sampling(
         rest = survival(remaining.hazards)[more[:, 0]] if law == "incidence" else found[more[:, 0]]
         found[more[:, 0]] -= np.clip(rest, 0, 1) * lost
     found = np.clip(found, 0, 1)
-    return np.asarray(ends[0] + width * (1 - found if law == "incidence" else found))
+    found = ends[0] + width * (1 - found if law == "incidence" else found)
+    return np.where(variances > 0, found, drawn)  # as a mean to the first value, which is known
 
 
 def _left(remaining: Counts) -> Floats:

@@ -527,6 +527,11 @@ def time_text(clock: Number, value: float) -> str:
     return day_text(value) if clock.dates else f"{value:.10g}"
 
 
+def shown_times(clock: Number, times: Floats) -> Floats | NDArray[np.datetime64]:
+    """Times as they are in frames: dates where the column has dates."""
+    return times.astype("datetime64[D]").astype("datetime64[s]") if clock.dates else times
+
+
 def time_of(clock: Number, value: object) -> float:
     """A time as a number: a date, or its text, as a day where the column has dates."""
     day = day_of(value) if clock.dates else None

@@ -34,7 +34,14 @@ from dpstats.analyses.regression.glm_models import (
     value_in_bins,
 )
 from dpstats.analyses.regression.linear_score import LinearScore
-from dpstats.analyses.survival.follow_up import FollowUp, RiskSets, Ties, follow_up_of
+from dpstats.analyses.survival.follow_up import (
+    FollowUp,
+    RiskSets,
+    Ties,
+    follow_up_of,
+    shown_times,
+    time_text,
+)
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, Method, Target, check_possible, excerpt, first_few, short
 from dpstats.errors import RequestError
@@ -341,6 +348,18 @@ class HazardResult(ScoreResult):
         assert isinstance(self._coefficients.model, HazardScore)
         return self._coefficients.model
 
+    @property
+    def _clock(self) -> Number:
+        clock = self.moments.schema[self.moments.design.response[0]]
+        assert isinstance(clock, Number)
+        return clock
+
+    @property
+    def _times(self) -> pd.Index:
+        import pandas as pd
+
+        return pd.Index(shown_times(self._clock, self.edges), name="time")
+
     def _in_basis(self, matrix: Floats) -> Floats:
         return np.asarray(matrix @ self.moments.to_basis[1:])
 
@@ -406,7 +425,7 @@ class HazardResult(ScoreResult):
         hazards = self._cumulative(zero)[0]
         return pd.DataFrame(
             {"cumulative_hazard": hazards, "survival": np.exp(-np.maximum(hazards, 0))},
-            index=pd.Index(self.edges, name="time"),
+            index=self._times,
         )
 
     def predict(self, exog: pd.DataFrame | Mapping[str, Any]) -> pd.DataFrame:
@@ -432,8 +451,7 @@ class HazardResult(ScoreResult):
 
         points = self.moments.at(exog)
         survival = np.exp(-np.maximum(self._cumulative(points)[0], 0))
-        index = pd.Index(self.edges, name="time")
-        return pd.DataFrame(survival.reshape(len(points), -1).T, index=index)
+        return pd.DataFrame(survival.reshape(len(points), -1).T, index=self._times)
 
     def get_prediction(self, exog: pd.DataFrame | Mapping[str, Any]) -> EstimateResult:
         """Survival at the edges for given values of the columns, with intervals.
@@ -455,14 +473,15 @@ class HazardResult(ScoreResult):
             As `predict`.
         """
         points = self.moments.at(exog)
-        names = [f"{i} at {edge:.15g}" for i in range(len(points)) for edge in self.edges.tolist()]
+        shown = [time_text(self._clock, edge) for edge in self.edges.tolist()]
+        names = [f"{i} at {time}" for i in range(len(points)) for time in shown]
         predicted = SurvivalIntervals(*self._cumulative(points))
         return EstimateResult(**self._combined(f"Survival, {self.title}", names, predicted))
 
     def _cumulative(self, points: Floats) -> tuple[Floats, Floats, Floats]:
         """Cumulative hazards (m T,) at points (m, p) in the basis, and their variances."""
         if not len(self.edges):
-            clock = self.moments.schema[self.moments.design.response[0]]
+            clock = self._clock
             raise RequestError(
                 f"the first bin of time, {clock.name}={clock.bin_labels[0]}, was left out, and a "
                 "cumulative hazard starts there: make it wider with other edges in the schema, or "

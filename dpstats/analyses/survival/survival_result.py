@@ -19,6 +19,7 @@ from dpstats.analyses.survival.curves import (
     survival,
 )
 from dpstats.analyses.survival.follow_up import (
+    shown_times,
     time_of,
     time_text,
 )
@@ -174,7 +175,8 @@ class SurvivalResult(EstimateResult):
             times = np.tile(self.cuts[1 : curve.bins + 1], kinds)
             frame = pd.DataFrame({
                 "group": label, "event": np.repeat(self.events, curve.bins),
-                "time": self._shown_times(times), "estimate": own.estimate, "monotone": monotone,
+                "time": shown_times(self.clock, times),
+                "estimate": own.estimate, "monotone": monotone,
                 "low": low, "high": high, "band_low": band[0], "band_high": band[1],
                 "at_risk": np.tile(counts.at_risk[curve.group, : curve.bins], kinds) * self._unit,
                 "events": events * self._unit,
@@ -185,12 +187,6 @@ class SurvivalResult(EstimateResult):
         whole = pd.concat(frames, ignore_index=True)
         shown = {"event": len(self.events) > 1, "group": any(self.labels)}
         return whole.drop(columns=[name for name, used in shown.items() if not used])
-
-    def _shown_times(self, times: Floats) -> Floats:
-        """Times as they are in frames: dates where the column has dates."""
-        if not self.clock.dates:
-            return times
-        return times.astype("datetime64[D]").astype("datetime64[s]")
 
     def cumulative_hazard(self) -> EstimateResult:
         """The cumulative hazards of Nelson and Aalen at the edges, all kinds of events together.

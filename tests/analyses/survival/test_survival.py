@@ -233,6 +233,23 @@ def test_times_may_be_dates(no_noise, inferred):
     assert float(result.restricted_mean("2020-07-01")) == pytest.approx(91 * 0.875 + 91 * 0.625)
     with pytest.raises(dps.RequestError, match="2020-07-02 is not"):
         result.survival_at("2020-07-02")
+    frame["arm"] = [*"aabb"] * 100
+    schema = dps.Schema([*schema.columns, dps.Category("arm", ["a", "b"])])
+    hazard = inferred(schema, frame, dps.Hazard("end, died ~ arm"))
+    for times in (hazard.baseline().index, hazard.predict({"arm": ["a", "b"]}).index):
+        assert times.astype(str).tolist() == edges
+    assert hazard.get_prediction({"arm": "b"}).terms[1] == "0 at 2020-07-01"
+
+
+def test_a_mean_to_the_first_value_is_known():
+    values = dps.Number("visits", values=[1, 2, 3], missing=1)
+    schema = dps.Schema([values, dps.Boolean("died"), dps.Category("arm", ["a", "b"])])
+    plan = dps.plan(schema, {"x": dps.Survival("visits", "died", by="arm")}, budget=dps.PureDP(9))
+    frame = pd.DataFrame({"visits": [1, 2, 3, 2], "died": True, "arm": [*"abab"]})
+    result = dps.release(plan, pd.concat([frame] * 50), rng=0, m=2, k=2).infer("x")
+    assert result.restricted_mean(1).conf_int().tolist() == [[1, 1], [1, 1]]
+    assert result.differences(horizon=1).conf_int().tolist() == [[0, 0]]
+    assert result.restricted_mean(2).bse.min() > 0
 
 
 def test_entry_at_declared_values_is_that_of_r(no_noise, inferred):
