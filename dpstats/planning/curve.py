@@ -160,5 +160,5 @@ def curve_of(
     strategy, like = subjects[0].strategy, subjects[0].like
     return Curve(
         strategy.budget.parameter, np.array([float(total) for total in at]), widths, whose, n,
-        method, subjects[0].alpha, like.said(strategy.columns), tuple(notes),
+        method, subjects[0].alpha, like.said(strategy.columns, n), tuple(notes),
     )  # fmt: skip

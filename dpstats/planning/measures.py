@@ -192,7 +192,7 @@ class Power(Measure):
         if isinstance(tables, int) and enough < tables:
             # The power hardly depends on how many tables a p-value is simulated from.
             self.analysis = replace(self.analysis, simulations=enough)  # type: ignore[type-var]
-        codes, density = like.points(strategy.columns, generator(0))
+        codes, density = like.points(strategy.columns, generator(0), strategy.n)
         if alternative is not None:
             density = under_alternative(
                 self.analysis, strategy.schema, codes, density, alternative, null

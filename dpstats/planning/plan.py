@@ -363,8 +363,9 @@ class Plan(HasStrategy):
             for budget in sorted(chosen, key=lambda budget: budget.total)
         }
         rows_like = likeness(like, self.strategy)
+        strategy = replace(self.strategy, n=rows)
         subjects = [
-            Subject(self.strategy, self.analyses[name], name, rows_like, alpha) for name in names
+            Subject(strategy, self.analyses[name], name, rows_like, alpha) for name in names
         ]
         with shown_progress(progress) as say:
             return curve_of(subjects, at, rows, method, required=of is not None, progress=say)
@@ -483,7 +484,8 @@ class Plan(HasStrategy):
         if budget is None and n is None:
             n = self.n
         rows_like = likeness(like, self.strategy)
-        subject = Subject(self.strategy, self.analyses[of], of, rows_like, alpha)
+        strategy = self.strategy if n is None else replace(self.strategy, n=n)
+        subject = Subject(strategy, self.analyses[of], of, rows_like, alpha)
         measure: Measure
         if quantity == "width":
             measure = Width(subject, method or "noise_aware", term)

@@ -18,6 +18,7 @@ from dpstats.planning.previews.invented import invented
 from dpstats.rows.uniform import Uniform
 from dpstats.schema import Category, Column, Guesses, Schema
 from dpstats.schema.repairs import let_views_agree
+from dpstats.schema.totals import CompiledTotal, compile_totals, fixed_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 PRETEND_POINTS = 20_000
 _MOST_POINTS = 100_000  # of a frame
+_RAKED = 50  # times to several totals
 
 Source = Literal["even", "guesses", "release", "frame"]
 
@@ -45,15 +47,20 @@ class Likeness:
     release: ReleaseView | None = None
     frame: dict[str, Codes] | None = None
 
-    def points(self, columns: Schema, rng: np.random.Generator) -> tuple[dict[str, Codes], Floats]:
-        """Points, (m,) codes per column, and their probabilities (m,)."""
+    def points(
+        self, columns: Schema, rng: np.random.Generator, n: int | None = None
+    ) -> tuple[dict[str, Codes], Floats]:
+        """Points, (m,) codes per column, and their probabilities (m,): of n rows, if it is known.
+
+        Those of even or guessed rows have the public totals of the schema.
+        """
         if self.source == "even":
             points = Uniform().draw(PRETEND_POINTS, columns, None, rng)
-            return _equally_likely(
-                columns.repairs(columns.names).repair(let_views_agree(columns, points))
-            )
+            points = columns.repairs(columns.names).repair(let_views_agree(columns, points))
+            return points, _with_totals(points, columns, n)
         if self.guesses is not None:
-            return _equally_likely(invented(columns, self.guesses, PRETEND_POINTS, rng))
+            points = invented(columns, self.guesses, PRETEND_POINTS, rng)
+            return points, _with_totals(points, columns, n)
         if self.frame is not None:
             cells = {name: self.frame[name] for name in columns.names}
             rows = _row_count(cells)
@@ -66,24 +73,49 @@ class Likeness:
         candidates = {name: self.release.candidates[name] for name in columns.names}
         return candidates, self.release.weights / self.release.weights.sum()
 
-    def said(self, columns: Schema) -> str:
+    def said(self, columns: Schema, n: int) -> str:
         """Which rows, in a sentence that starts with "rows"."""
         if self.source == "release":
             return "rows drawn from the density of another release"
         if self.frame is not None:
             size = counted(_row_count(self.frame), "row")
             return f"rows drawn from the frame of {size}, invented or public, given as like="
+        totals = " and weighted to the public totals" if _known_shares(columns, n) else ""
         if self.guesses is None:
-            return "rows drawn evenly over the cells"
+            return f"rows drawn evenly over the cells{totals}"
         named = [name for name in columns.names if name in self.guesses.columns]
         others = [name for name in columns.names if name not in self.guesses.columns]
         text = f"rows invented from guesses of {', '.join(named) if others else 'every column'}"
-        return text + (f" and spread evenly over {', '.join(others)}" if others else "")
+        text += f" and spread evenly over {', '.join(others)}" if others else ""
+        return text + totals
 
 
 def _equally_likely(points: dict[str, Codes]) -> tuple[dict[str, Codes], Floats]:
     rows = _row_count(points)
     return points, np.full(rows, 1 / rows)
+
+
+def _known_shares(columns: Schema, n: int | None) -> list[tuple[CompiledTotal, float]]:
+    """The public totals with their shares of all n rows, or of the population."""
+    every = {"table": n, "population": columns.design and columns.design.total}
+    return [
+        (total, min(total.total.count / rows, 1.0))
+        for of, known in every.items()
+        if (rows := known or fixed_rows(columns, of))
+        for total in compile_totals(columns, of)
+    ]
+
+
+def _with_totals(points: dict[str, Codes], columns: Schema, n: int | None) -> Floats:
+    """Probabilities (m,) of points: even ones, raked to the shares that public totals fix."""
+    _, density = _equally_likely(points)
+    shares = [(total.counts(points), share) for total, share in _known_shares(columns, n)]
+    for _ in range(_RAKED if len(shares) > 1 else 1):
+        for inside, share in shares:
+            mass = density[inside].sum()
+            if 0 < mass < 1:
+                density *= np.where(inside, share / mass, (1 - share) / (1 - mass))
+    return np.asarray(density / density.sum())
 
 
 def _row_count(cells: dict[str, Codes]) -> int:

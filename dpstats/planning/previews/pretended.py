@@ -140,7 +140,7 @@ def pretend_rows(strategy: Strategy, like: Likeness, count: int) -> list[Pretend
     again = _FURTHER if like.source in ("even", "guesses") else 0
     for seed in range(count):
         rng = generator(seed)
-        codes, density = like.points(strategy.columns, rng)
+        codes, density = like.points(strategy.columns, rng, strategy.n)
         further = [generator((seed * _FURTHER + other, 3)) for other in range(again)]
         tables.append(PretendRows(strategy, codes, density, [rng], further))
     return tables

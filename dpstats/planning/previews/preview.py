@@ -64,7 +64,7 @@ def preview_strategy(
 ) -> Preview:
     """Run analyses on simulated releases: n rows like `like`, and noise of the strategy's laws."""
     like = likeness(like, strategy)
-    strategy = with_pilots(strategy, analyses, like, n)
+    strategy = with_pilots(replace(strategy, n=n), analyses, like, n)
     rows = pretend_rows(strategy, like, simulated.PRETEND_RELEASES)
     simulation = Simulation(seen_by_analyses(strategy, n), n, rows)
     results, total = {}, len(analyses)
@@ -92,9 +92,10 @@ def with_pilots(
         return strategy
     release: ReleaseView | None = like.release
     if release is None:
-        first = tuple(planned for planned in strategy.blocks if not planned.pending)
-        seen = seen_by_analyses(replace(strategy, blocks=first), n)
-        release = PretendRelease(seen, n, *pretend_rows(seen, like, 1)[0].table(0, n), 0)
+        blocks = tuple(planned for planned in strategy.blocks if not planned.pending)
+        first = replace(strategy, blocks=blocks)
+        table = pretend_rows(first, like, 1)[0].table(0, n)
+        release = PretendRelease(seen_by_analyses(first, n), n, *table, 0)
     return replace(strategy, blocks=at_pilots(strategy.blocks, analyses, release))
 
 
@@ -189,7 +190,7 @@ class Preview:
     @property
     def said(self) -> str:
         """Source of the rows, in words."""
-        return self.like.said(self._strategy.columns)
+        return self.like.said(self._strategy.columns, self.n)
 
     @cached_property
     def outlooks(self) -> tuple[Outlook, ...]:

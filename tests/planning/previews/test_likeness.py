@@ -45,6 +45,30 @@ def test_the_schemas_guesses_are_the_default_and_the_preview_says_so(fast):
     assert width(plan_with(GUESSES).preview(N, like=dps.Guesses())) == width(plain)
 
 
+@pytest.mark.parametrize("of", ["table", "population"])
+def test_rows_have_the_public_totals(of, fast):
+    columns = [dps.Category("sex", ["f", "m"]), dps.Boolean("ill")]
+    options = {}
+    if of == "population":
+        units = {"unit": "u", "units": range(40)}
+        options["design"] = dps.Design("w", mean=10, high=20, cap=20, total=10 * N, **units)
+    count = 0.9 * N * (1 if of == "table" else 10)
+    guesses = dps.Guesses(shares={"ill": 0.3})
+    plain, known = (
+        dps.plan(
+            dps.Schema(columns, guesses, totals=totals, **options),
+            {"ill": dps.GroupMeans("ill", by="sex")}, budget=dps.PureDP(5),
+        )
+        for totals in ((), [dps.Total("sex == 'f'", int(count), of=of)])
+    )  # fmt: skip
+    found = [plan.preview(N).widths().set_index("term")["width"] for plan in (plain, known)]
+    even, uneven = (widths["sex=m"] / widths["sex=f"] for widths in found)
+    assert even < 1.5 < 2 < uneven
+    assert "weighted to the public totals" in " ".join(str(known.curve(N)).split())
+    assert "public totals" not in str(plain.curve(N))
+    assert known.solve(of="ill", width=found[1].median(), n=N).reached <= found[1].median()
+
+
 def test_a_frame_of_any_library_is_drawn_from(rows, fast):
     found = plan_with().preview(N, like=pl.from_pandas(rows))
     assert width(found) == pytest.approx(width(plan_with(GUESSES).preview(N)), rel=0.1)
