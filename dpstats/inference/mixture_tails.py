@@ -1,7 +1,7 @@
 """Tails and quantiles of a normal error plus many small noises, by the saddlepoint method.
 
 Lugannani and Rice's formula (1980, Adv. Appl. Prob. 12, 475-490) has a small *relative* error at
-any distance, since the cumulant generating function is known (eq. 6 of
+any distance, since the cumulant generating function is known (eq. 7 of
 docs/explanation/inference/graphical-models.md):
 
     K(t) = s^2 t^2 / 2 + sum over Gaussian k of v_k t^2 / 2 - sum over Laplace k of

@@ -195,9 +195,9 @@ class PairIntervals(Intervals, Cached):
     """Intervals and tests of a correlation of d pairs of columns, marginal or partial.
 
     Noise-aware: atanh of the estimate has a first-order error of known law (`PairLaws`), whose
-    quantiles are those of a sum of the measured noises and a normal sampling error; a test inverts
-    that interval. Where the noise is large, neither atanh r nor r has the law
-    of its first order: an interval is the union of both, which differ to second order only.
+    quantiles are those of a sum of the measured noises and a normal sampling error. Where the noise
+    is large, neither atanh r nor r has the law of its first order: an interval is the union of
+    both, which differ to second order only, and a p-value is the larger of both.
     """
 
     covariance: NoisyCovariance
@@ -269,19 +269,22 @@ class PairIntervals(Intervals, Cached):
         return list(verdicts)
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) that each correlation equals `value`; 1 where unknown."""
+        """P-values (d,) that each correlation equals `value`, where intervals end; 1 if unknown."""
         if not -1 < value < 1:
             raise RequestError(f"value={value:g} must be a correlation between -1 and 1")
         all_pvalues = np.ones_like(self.values)
         if not self.known.any():
             return all_pvalues
         at = self.values[self.known]
-        distance = np.arctanh(at) - np.arctanh(value)
-        pvalues = self.laws.error(self.pairs[:, self.known], at).tail(distance)
-        if alternative != "two-sided":
-            beyond = (distance > 0) == (alternative == "larger")
-            pvalues = np.where(beyond, pvalues / 2, 1 - pvalues / 2)
-        all_pvalues[self.known] = pvalues
+        law = self.laws.error(self.pairs[:, self.known], at)
+        found = []
+        for distance in (np.arctanh(at) - np.arctanh(value), (at - value) / (1 - at**2)):
+            pvalues = law.tail(distance)
+            if alternative != "two-sided":
+                beyond = (distance > 0) == (alternative == "larger")
+                pvalues = np.where(beyond, pvalues / 2, 1 - pvalues / 2)
+            found.append(pvalues)
+        all_pvalues[self.known] = np.max(found, axis=0)
         return all_pvalues
 
     def statistics(self) -> Floats:

@@ -7,7 +7,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.analyses.graphs.noisy_precision import NoisyPrecision
-from dpstats.analyses.graphs.pair_intervals import PairLaws
+from dpstats.analyses.graphs.pair_intervals import MarginalIntervals, PairLaws, PartialIntervals
 from dpstats.analyses.graphs.sparse_graphs import clime, graphical_lasso, positive_definite
 from dpstats.analyses.graphs.tree import spanning_tree, tree_verdicts
 from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
@@ -168,6 +168,24 @@ def test_heavy_tails_have_a_larger_sampling_part():
     ratio = law.normal * 20_000 / spread
     assert np.all((ratio > 0.75) & (ratio < 1.5))
     assert spread.max() > 1.3
+
+
+@pytest.mark.parametrize("kind", [PartialIntervals, MarginalIntervals])
+def test_pvalues_are_those_of_the_intervals(kind):
+    """Also of values beyond a strong correlation, where the distance of atanh is too long."""
+    rows = chain_rows(3_000)
+    rows[:, 1] = np.rint(rows[:, 0] + 0.3 * np.random.default_rng(1).permutation(rows[:, 3]))
+    intervals = kind(covariance_of(None, rows, budget=dps.ZCDP(1)), PAIRS)
+    assert intervals.known.all()
+    for alpha in (0.05, 0.001):
+        low, high = intervals.noise_aware(alpha, "population")
+        for ends, beyond in ((low, "larger"), (high, "smaller")):
+            inside = np.flatnonzero(np.abs(ends) < 1)
+            assert inside.size
+            for d in inside.tolist():
+                for alternative, level in (("two-sided", alpha), (beyond, alpha / 2)):
+                    found = intervals.pvalues(ends[d], alternative)[d]
+                    assert found == pytest.approx(level, rel=1e-4)
 
 
 def test_verdicts_hold_for_all_weights_and_say_all_that_can_be_said():
