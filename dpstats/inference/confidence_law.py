@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -52,9 +53,9 @@ class ConfidenceLaw(Cached):
     # of the centre, from the noise, to first order; infinite where it has no law
     noise_variance: float = np.inf
     gaussian: bool = False  # whether the noise is, rather than Laplace's
-    # of noise that grows with the value tested: estimate, sampling error, and the coefficients of
-    # the variance of the noise as a polynomial in the distance from the estimate
-    growing: tuple[float, ...] | None = None
+    # of noise that changes with the value tested: estimate, sampling error, and the variance of the
+    # noise at a value
+    changing: tuple[float, float, Callable[[float], float]] | None = None
 
     @classmethod
     def of_moving_noise(
@@ -78,16 +79,18 @@ class ConfidenceLaw(Cached):
         turned = np.where(known, turned, 1.0)
         centre = np.where(known, estimate - fixed / turned, estimate)
         error = np.where(known, spread / turned, np.inf)
-        growing = np.mean([fixed**2, 2 * fixed * moving, moving**2], axis=1)
-        terms = (estimate, float(np.median(spread)), *growing.tolist())
-        return cls(centre, error, np.full(len(fixed), df), float(growing[0]), gaussian, terms)
+        terms = np.mean([moving**2, 2 * fixed * moving, fixed**2], axis=1)
+        changing = (
+            estimate, float(np.median(spread)), lambda v: float(np.polyval(terms, v - estimate))
+        )  # fmt: skip
+        return cls(centre, error, np.full(len(fixed), df), float(terms[-1]), gaussian, changing)
 
     @property
     def without_sampling(self) -> ConfidenceLaw:
         """Law for the rows themselves: the noise is the only error."""
         error = np.where(np.isfinite(self.error), 0.0, self.error)
-        growing = self.growing and (self.growing[0], 0.0, *self.growing[2:])
-        return replace(self, error=error, growing=growing)
+        changing = self.changing and (self.changing[0], 0.0, self.changing[2])
+        return replace(self, error=error, changing=changing)
 
     def within(self, low: float, high: float) -> ConfidenceLaw:
         """Law with its median in the range of the parameter: all draws are moved alike.
@@ -204,11 +207,10 @@ class ConfidenceLaw(Cached):
             return least
         tails, distance = self._far_law, abs(value - float(np.median(self.centre)))
         sampling = float(np.median(self.error))
-        if self.growing is not None:
-            estimate, sampling, *growing = self.growing
+        if self.changing is not None:
+            estimate, sampling, noise_at = self.changing
             distance = abs(value - estimate)
-            noise = growing[0] + (value - estimate) * growing[1] + distance**2 * growing[2]
-            tails = self._normal_plus_noise(sampling, max(noise, 0.0))
+            tails = self._normal_plus_noise(sampling, max(noise_at(value), 0.0))
         tail = float(tails.tail(np.array([distance]))[0]) / 2
         sampling = max(sampling, _LEAST * self.spread)
         return min(below + max(tail - float(special.ndtr(-distance / sampling)), 0.0), least)

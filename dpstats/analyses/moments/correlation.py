@@ -17,6 +17,7 @@ from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.moments.row_sampling import RowSampling, allowing_for_noise
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.arrays import Floats, within
+from dpstats.caching import Cached
 from dpstats.checks import Alternative, Target
 from dpstats.corrected.covariance import LEAST_VARIANCE, Range, correlation_range
 from dpstats.corrected.means import bernstein_radius, chernoff_confint
@@ -178,7 +179,7 @@ _NUMBERS = 5  # moments of a pair, not counting the number of rows
 
 
 @dataclass(frozen=True)
-class NoisyPair(OneParameter):
+class NoisyPair(OneParameter, Cached):
     """The correlation of two numbers in [-1, 1] (unit scale) from their noisy moments.
 
     Noise-aware: Fisher's transformation draw by draw of the noise, see `law`, with the
@@ -271,9 +272,11 @@ class NoisyPair(OneParameter):
     @property
     def privacy_variance(self) -> float:
         """Variance of the noise on the correlation, to first order; inf if not `seen`."""
-        if not self.seen:
-            return np.inf
-        (x, y, xx, yy, _), r = self.moments, self.estimate
+        return self._noise_at(self.estimate) if self.seen else np.inf
+
+    def _noise_at(self, r: float) -> float:
+        """Variance of the noise on the correlation where it is r, to first order."""
+        x, y, xx, yy, _ = self.moments
         root = np.sqrt(xx * yy)
         gradient = np.array([
             x * y / root - r * ((x * x - xx) / xx + (y * y - yy) / yy) / 2 - r,
@@ -321,14 +324,24 @@ class NoisyPair(OneParameter):
             centre = np.clip(np.arctanh(np.clip(r, -1, 1)), -_FAR, _FAR)
         spread = two_valued_spread(x, y, r, n) if self.two_valued else self.spread
         error = np.sqrt(spread / np.maximum(n - 3, 1))
-        noise = np.inf
-        if _WITHIN * np.sqrt(self.privacy_variance) < 1 - abs(self.estimate):
-            noise = self.privacy_variance / (1 - self.estimate**2) ** 2
+        known, estimate, noise = seen & (n > 3), self.estimate, np.inf
+        if _WITHIN * np.sqrt(self.privacy_variance) < 1 - abs(estimate):
+            noise = self.privacy_variance / (1 - estimate**2) ** 2
+
+        def noise_at(value: float) -> float:
+            """The noise is on r: the distance is no more of its errors than that of r is."""
+            distance, slope = np.tanh(value) - estimate, 1 / (1 - estimate**2)
+            if distance:
+                slope = max(slope, (value - np.arctanh(estimate)) / distance)
+            return self._noise_at(float(np.tanh(value))) * float(slope) ** 2
+
+        at = float(np.arctanh(estimate)) if np.isfinite(noise) else np.nan
         return ConfidenceLaw(
             centre,
-            np.where(seen & (n > 3), error, np.inf),
+            np.where(known, error, np.inf),
             noise_variance=noise,
             gaussian=all(law.gaussian for law in self.laws if law is not None),
+            changing=(at, float(np.median(error)), noise_at),
         )
 
     def box(self, beta: float) -> tuple[list[Range], float]:

@@ -11,6 +11,7 @@ import numpy as np
 from dpstats.analyses.moments.mean_sampling import MeanSampling
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.arrays import Floats
+from dpstats.caching import Cached
 from dpstats.checks import Alternative, Target, check_finite, check_possible
 from dpstats.corrected.means import mean_confint
 from dpstats.error_rates import LEAST_COMPUTED, bonferroni, for_noise_of_means
@@ -23,7 +24,7 @@ _ROUNDED = 1e-9  # relative, of bounds
 
 
 @dataclass(frozen=True)
-class Contrast(OneParameter):
+class Contrast(OneParameter, Cached):
     """The mean of one group of rows, or that of the first of two minus that of the second.
 
     Noise-aware: `inference.confidence_law`; certified: `corrected.means`. For the private table: a
@@ -68,7 +69,7 @@ class Contrast(OneParameter):
     @property
     def _range(self) -> tuple[float, float]:
         """Range of the mean, or of the difference of two, in unit scale."""
-        least, *others = (0.0 if group.share else -1.0 for group in self.groups)
+        least, *others = (group.possible(-np.inf) for group in self.groups)
         return (least - 1.0, 1.0 - others[0]) if others else (least, 1.0)
 
     @property
@@ -150,13 +151,32 @@ class Contrast(OneParameter):
         )  # fmt: skip
         if not self.tested:
             return np.ones(1)
-        return np.array([self._law.pvalue((value - self._shift) / self.half, alternative)])
+        at = (value - self._shift) / self.half
+        return np.array([max(self._law.pvalue(at, alternative), self._of_noise(at, alternative))])
+
+    def _of_noise(self, value: float, alternative: Alternative) -> float:
+        """P-value by the limits for the private table, which those for the population contain."""
+        ratios = [group.of_table for group in self.groups]
+        if None in ratios:
+            return 0.0
+        if len(ratios) > 1:
+            return self._law.without_sampling.pvalue(value, alternative)
+        (ratio,) = ratios
+        assert ratio is not None
+        # Limits are the hull of a set that may have a second piece, at the end of the range.
+        places = (1 + value) / 2, float(value > self.groups[0].mean)
+        smaller, larger = np.max([ratio.tails(at, read=True)[:, 0] for at in places], axis=0)
+        sides = {"larger": larger, "smaller": smaller, "two-sided": 2 * min(larger, smaller)}
+        found = float(min(sides[alternative], 1.0))
+        return found if found >= LEAST_COMPUTED else 0.0
 
 
 def _law_of_contrast(groups: Sequence[NoisyMean], sampling: MeanSampling) -> ConfidenceLaw:
     """Law of the mean of one group, or of the first minus the second, in unit scale.
 
-    Welch's approximation to the degrees of freedom, draw by draw; see `ConfidenceLaw`.
+    Welch's approximation to the degrees of freedom, draw by draw; see `ConfidenceLaw`. The noise at
+    a value is that of eq. noise-of-mean and noise-of-means in
+    docs/explanation/inference/means-and-covariances.md.
     """
     first, *others = groups
     centre, independent, size = first.drawn
@@ -175,4 +195,15 @@ def _law_of_contrast(groups: Sequence[NoisyMean], sampling: MeanSampling) -> Con
     variance = np.inf if hidden else sum(group.privacy_variance for group in groups)
     laws = [law for group in groups for law in group.laws if law is not None]
     gaussian = all(law.gaussian for law in laws)
-    return ConfidenceLaw(centre, np.sqrt(squared_error), df, float(variance), gaussian)
+
+    def noise_at(value: float) -> float:
+        if not others:
+            return first.noise_at(value)
+        (second,) = others
+        a, b = second.possible(second.mean + value), second.possible(first.mean - value)
+        pairs = (a, a - value), (b + value, b)
+        return max(first.noise_at(one) + second.noise_at(other) for one, other in pairs)
+
+    error, estimate = np.sqrt(squared_error), first.mean - sum(other.mean for other in others)
+    changing = (estimate, float(np.median(error)), noise_at)
+    return ConfidenceLaw(centre, error, df, float(variance), gaussian, changing)

@@ -132,6 +132,10 @@ class NoisyMean:
         """Estimate of the mean, in [-1, 1]."""
         return float(np.clip(self.observed[1] / self.size, -1, 1))
 
+    def possible(self, mean: float) -> float:
+        """The nearest mean that rows can have."""
+        return float(np.clip(mean, 0.0 if self.share else -1.0, 1.0))
+
     @property
     def privacy_variance(self) -> float:
         """Variance of the mean's noise, to first order; at most 1, that of -1 or 1 at random."""
@@ -139,7 +143,11 @@ class NoisyMean:
 
     @cached_property
     def _first_order(self) -> float:
-        gradient = np.array([-self.mean, 1.0, 0.0]) / self.size
+        return self.noise_at(self.mean)
+
+    def noise_at(self, mean: float) -> float:
+        """Variance of the noise on the sum less a mean times the size, over the squared size."""
+        gradient = np.array([-mean, 1.0, 0.0]) / self.size
         return float(gradient @ self.covariance @ gradient)
 
     @property

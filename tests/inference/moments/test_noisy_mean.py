@@ -7,6 +7,7 @@ from dpstats.analyses.moments.mean_intervals import Contrast
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.moments.one_way import OneWay
 from dpstats.families.group_moments import TO_MOMENTS
+from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 
 LAW, UNIT = DiscreteLaplace(30.0), 4.0  # noise of sd 10.6 rows
@@ -59,6 +60,41 @@ def test_two_certified_means_share_the_error(target, alpha):
     (low, high), (other_low, other_high) = np.reshape(ones, (2, 2))
     found = Contrast(groups, 0.0, 2.0).certified(alpha, target)
     np.testing.assert_allclose(np.ravel(found), [low - other_high, high - other_low], rtol=1e-9)
+
+
+@pytest.mark.parametrize("law", [LAW, DiscreteGaussian(40.0)], ids=["Laplace", "Gaussian"])
+def test_far_pvalues_have_the_noise_of_the_value_tested(law):
+    """Where the size of a group is noisy; also of a difference from a group without noise."""
+    moments = np.array([1, MEAN, MEAN**2 + 0.01])
+    few, many = (
+        NoisyMean(size * moments, TO_MOMENTS, (law,) * 3, np.full(3, UNIT), np.inf, seed)
+        for seed, size in enumerate((160.0, 1e8))
+    )
+    for value in (0.8, 0.9, 1.0):
+        of_noise = 2 * few.of_table.tails((1 + value) / 2, read=True).min()
+        assert 1e-9 < of_noise < 2e-3
+        found = [
+            Contrast((few,), 0.0, 1.0).pvalues(value, "two-sided")[0],
+            Contrast((few, many), 0.0, 1.0).pvalues(value - MEAN, "two-sided")[0],
+            Contrast((many, few), 0.0, 1.0).pvalues(MEAN - value, "two-sided")[0],
+        ]
+        assert of_noise <= found[0]
+        assert of_noise / 3 < min(found) <= max(found) < 10 * of_noise, value
+
+
+def test_pvalues_are_below_alpha_only_outside_of_the_interval():
+    rng = np.random.default_rng(3)
+    constant = NoisyMean(100 * np.array([1, 0.5, 0.25]), TO_MOMENTS, (LAW,) * 3, np.full(3, UNIT),
+                         np.inf, 5)  # fmt: skip
+    for groups in ((constant,), (constant, group(EXACT / 5))):
+        contrast = Contrast(groups, 0.0, 1.0)
+        for alpha in (0.1, 0.01, 1e-3, 1e-5):
+            (low,), (high,) = contrast.noise_aware(alpha, "population")
+            for inside in low + (high - low) * np.append(rng.random(2), [1e-4, 1 - 1e-4]):
+                assert contrast.pvalues(inside, "two-sided")[0] >= alpha * (1 - 1e-4)
+            for outside in (low - 1e-3, high + 1e-3):
+                if abs(outside) < 1:
+                    assert contrast.pvalues(outside, "two-sided")[0] < alpha
 
 
 @pytest.mark.parametrize("mixing", [TO_MOMENTS, np.eye(3)], ids=["parts", "moments"])

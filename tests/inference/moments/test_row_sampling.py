@@ -8,6 +8,7 @@ from scipy import stats
 
 from dpstats.analyses.moments.correlation import NoisyPair, _of_kurtosis, _Standardised
 from dpstats.analyses.moments.row_sampling import RowSampling, allowing_for_noise
+from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 
 UNITS = np.array([1.0, 1e3, 1e3, 1e6, 1e6, 1e6])
@@ -24,6 +25,20 @@ def test_limits_beyond_one_are_nested_and_others_are_not_moved():
         assert np.all(np.diff(high) >= 0)
         if r < 1:
             assert np.tanh(np.median(some.law.centre)) == pytest.approx(r, abs=0.01)
+
+
+def test_far_pvalues_of_a_correlation_have_the_noise_of_the_value_tested():
+    """Which is on r: towards 1 the scale of atanh has no end, but r - v has."""
+    law, n = DiscreteGaussian(900.0), 1e5
+    sums = n * np.array([1, 0, 0, 0.3, 0.3, 0.3 * 0.8])
+    some = NoisyPair(sums, (None, *[law] * 5), np.ones(6), seed=1)
+    for value in (0.95, 0.99, 0.99999):
+        score = 0.3 * n * (value - 0.8) / np.sqrt(law.variance * (1 + value**2 / 2))
+        found = some.pvalues(value, "two-sided")[0]
+        assert found == pytest.approx(2 * stats.norm.sf(abs(score)), rel=0.1), value
+    for alpha in (1e-3, 1e-6):
+        for end in np.ravel(some.noise_aware(alpha, "population")):
+            assert some.pvalues(end, "two-sided")[0] == pytest.approx(alpha, rel=1e-3)
 
 
 def test_a_box_holds_the_means_at_the_ends_of_every_noise():
