@@ -370,10 +370,13 @@ class EstimateResult(Cached, Result):
                 "you ask for a power, the test needs null="
             )
         value = tested_value(value, self.terms[i] in self.dates)
+        return self._tested(i, value, self._pvalue(i, value, alternative), alternative)
+
+    def _pvalue(self, i: int, value: float, alternative: Alternative) -> float:
+        """P-value that parameter number i equals a value."""
         several = len(self.terms) > 1
         intervals = self.intervals.subset(slice(i, i + 1)) if several else self.intervals
-        pvalue = float(intervals.pvalues(value, alternative)[0])
-        return self._tested(i, value, pvalue, alternative)
+        return float(intervals.pvalues(value, alternative)[0])
 
     def single_test(self, value: float | None = None) -> Result:
         """The test of the only parameter; see `Result.single_test`."""

@@ -14,6 +14,7 @@ from dpstats.analyses.graphs.pair_intervals import PartialIntervals
 from dpstats.analyses.moments.correlation import symmetric
 from dpstats.arrays import Floats
 from dpstats.checks import (
+    Alternative,
     Method,
     Target,
     check_alpha,
@@ -234,6 +235,15 @@ class GraphResult(PairGraph, EstimateResult):
     def partial_correlation_(self) -> Floats:
         """(p, p) partial correlations, ones on the diagonal."""
         return symmetric(np.asarray(self.params), len(self.columns))
+
+    def _pvalue(self, i: int, value: float, alternative: Alternative) -> float:
+        if not self.tested[i]:
+            raise RequestError(
+                f"the pair {self.terms[i]!r} is not tested: it is in the graph that separators= "
+                "declares, or was added to triangulate it, and only pairs outside have a p-value; "
+                "read its interval with conf_int()"
+            )
+        return super()._pvalue(i, value, alternative)
 
     @cached_property
     def p_unadjusted(self) -> Named:

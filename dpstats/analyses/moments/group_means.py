@@ -37,7 +37,7 @@ from dpstats.analyses.survey.weighted import (
     weighted_by_design,
 )
 from dpstats.arrays import Floats
-from dpstats.checks import Method, Target, check_choice, listed, short
+from dpstats.checks import Alternative, Method, Target, check_choice, listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.formula import named_number, names_logarithm
@@ -413,10 +413,9 @@ class GroupMeansResult(ComparedGroups):
     def _differences(self) -> Sequence[Estimated]:
         assert isinstance(self.intervals, Several)
         parts = cast("tuple[Contrast, ...]", self.intervals.parts)
-        pairs = itertools.combinations(zip(parts, self._levels.used, strict=True), 2)
         return [
-            replace(first, groups=(*first.groups, *second.groups), tested=bool(one and other))
-            for (first, one), (second, other) in pairs
+            replace(first, groups=(*first.groups, *second.groups))
+            for first, second in itertools.combinations(parts, 2)
         ]
 
     def summary(
@@ -567,6 +566,9 @@ class PairwiseResult(EstimateResult):
 
     adjust: Adjustment = field(default="holm", kw_only=True)
     tested: NDArray[np.bool_] = field(kw_only=True, compare=False)
+
+    def _pvalue(self, i: int, value: float, alternative: Alternative) -> float:
+        return super()._pvalue(i, value, alternative) if self.tested[i] else 1.0
 
     @cached_property
     def p_unadjusted(self) -> Named:

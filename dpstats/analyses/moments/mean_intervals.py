@@ -36,7 +36,6 @@ class Contrast(OneParameter, Cached):
     middle: float  # an original value is middle + half * x; in a difference the middle cancels
     half: float
     sampling: MeanSampling = field(default_factory=MeanSampling)
-    tested: bool = True  # no test where a group may be empty: the p-value is 1
 
     @property
     def _signs(self) -> tuple[float, ...]:
@@ -149,8 +148,6 @@ class Contrast(OneParameter, Cached):
             f"rows are clamped to the declared bounds, so that this is between {low:g} and "
             f"{high:g} in any table; test a value between them",
         )  # fmt: skip
-        if not self.tested:
-            return np.ones(1)
         at = (value - self._shift) / self.half
         return np.array([max(self._law.pvalue(at, alternative), self._of_noise(at, alternative))])
 

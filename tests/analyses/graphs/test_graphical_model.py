@@ -160,6 +160,10 @@ def test_separators_test_pairs_outside_of_the_declared_graph():
     assert result.tested.sum() == 1  # the other diagonal of the loop is filled in
     assert np.isnan(result.pvalues[~result.tested]).all()
     assert result.pvalues[result.tested] > 1e-4
+    (term,) = np.array(result.terms)[result.tested]
+    assert result.test(term=term).pvalue == result.pvalues[term]
+    with pytest.raises(RequestError, match="'p, q' is not tested: it is in the graph that"):
+        result.test(term="p, q")
 
 
 def test_published_rows_alone_have_certified_intervals(rows):

@@ -205,3 +205,6 @@ def test_shares_and_pairs_are_those_of_a_proportion_and_a_difference(rates):
     ends, alone = pairs.conf_int(alpha=0.05)[1], gap.conf_int()[0]
     np.testing.assert_allclose(ends, alone, atol=0.05 * np.ptp(ends))
     assert np.all(np.asarray(pairs.p_unadjusted)[~pairs.tested] == 1)  # with the empty ward
+    for i, term in enumerate(pairs.terms):
+        expected = pairs.p_unadjusted[term] if pairs.tested[i] else 1
+        assert pairs.test(0.0, term=term).pvalue == expected
