@@ -715,10 +715,6 @@ class Prediction(Result):
         RequestError
             With `obs` for the private table, which holds no new response.
         """
-        if obs and target == "table":
-            raise RequestError(
-                "a new response is not in the private table: use target='population', the default"
-            )
         of = self.new if obs else self.mean
         return np.asarray(of.conf_int(alpha=alpha, method=method, target=target))
 

@@ -22,6 +22,7 @@ from dpstats.corrected.least_squares import (
     positive_definite,
 )
 from dpstats.error_rates import bonferroni, for_noise
+from dpstats.errors import RequestError
 from dpstats.families.persons import PersonMoments
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.intervals import Intervals, wider, with_far_tails
@@ -314,12 +315,17 @@ class LinearIntervals(Intervals, Cached):
         """True if the noisy moments are regular and leave residual degrees of freedom."""
         return self.model.regular and self.model.df_resid > 0
 
+    def _check_target(self, target: Target) -> None:
+        if self.extra and target == "table":
+            raise RequestError(
+                "a new response is not in the private table: use target='population', the default"
+            )
+
     def _law(self, i: int, target: Target) -> ConfidenceLaw:
         sampled = target == "population"
-        extra = self.extra if sampled else 0.0
         return self._once(
             (i, sampled),
-            lambda: self.model.law(self.combinations[i], sampling=sampled, extra=extra),
+            lambda: self.model.law(self.combinations[i], sampling=sampled, extra=self.extra),
         )
 
     def __len__(self) -> int:
@@ -327,6 +333,7 @@ class LinearIntervals(Intervals, Cached):
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits (k,)."""
+        self._check_target(target)
         low, high = super().certified(alpha, target)
         short = np.zeros(len(self), dtype=np.bool_)
         for i in np.flatnonzero(~self._unknown).tolist():
@@ -361,6 +368,7 @@ class LinearIntervals(Intervals, Cached):
 
     def certified(self, alpha: float, target: Target) -> Ends:
         """Limits (k,)."""
+        self._check_target(target)
         model, sampled = self.model, target == "population"
         size = np.abs(model.rows)
         bound_only = model.matrix.answers.bound_only

@@ -1,3 +1,4 @@
+import itertools
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -467,8 +468,12 @@ def test_predictions_of_single_values_and_for_the_table(found):
     table = wanted.conf_int(target="table")
     np.testing.assert_array_equal(table, wanted.mean.conf_int(target="table"))
     assert np.all(np.diff(table) < np.diff(wanted.conf_int()))
-    with pytest.raises(dps.RequestError, match="not in the private table"):
-        wanted.conf_int(obs=True, target="table")
+    for method, simultaneous in itertools.product(("noise_aware", "certified"), (False, True)):
+        with pytest.raises(dps.RequestError, match="not in the private table"):
+            wanted.new.conf_int(target="table", method=method, simultaneous=simultaneous)
+    for asked in (partial(wanted.conf_int, obs=True), wanted.new.to_frame, wanted.new.summary):
+        with pytest.raises(dps.RequestError, match="not in the private table"):
+            asked(target="table")
     for exog, words in [
         (([[1, 2]],), "by column"), ((), "keeps no rows"),
         (({"a": ["x"], "b": [0], "g": ["n"]},), "need numbers for 'a'"),
