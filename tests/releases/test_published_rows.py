@@ -133,6 +133,27 @@ def test_one_number_is_never_shorter_than_the_radius_of_each_function(unit, rele
         assert other.critical == pytest.approx(one.critical, rel=0.02)
 
 
+@pytest.mark.parametrize("n", [N, (N - 100, N + 100)])
+def test_a_ratio_contains_that_of_every_table_within_the_radius(n):
+    """Also where the published rows are alike, so that neither noise nor sampling has a size."""
+    ratio, tables = dps.Ratio("bmi", "age"), []
+    for age in (4, 1):
+        of_all = {"smoker": True, "region": "north", "age": [age] * 50, "bmi": 20.0}
+        tables.append(pd.DataFrame(of_all))
+    (block,) = ratio.family(SCHEMA).blocks
+    means = [
+        block.evaluate(SCHEMA.encode(pa.RecordBatch.from_pandas(rows))).average(np.ones(50) / 50)
+        for rows in tables
+    ]
+    radius = float(np.max(np.abs(means[0] - means[1]) / block.bounds))
+    found = dps.corrected.infer(ratio, tables[0], radius=radius, n=n, schema=SCHEMA)
+    assert float(found) == pytest.approx(5)
+    for target in ("population", "table"):
+        low, high = found.conf_int(target=target)
+        assert low < 5 < 20 < high
+    assert "5" in found.summary(target="table")
+
+
 # Here the release spends the same share of alpha on the noise and asks for the same joint event.
 SAME = {
     "tables": {"simultaneous": True}, "spread": {"simultaneous": True},

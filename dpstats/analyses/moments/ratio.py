@@ -42,8 +42,8 @@ _SUMS = tuple(np.outer(TO_MOMENTS[i], TO_MOMENTS[j]).ravel() for i, j in
               ((0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2)))  # fmt: skip
 """Size, sums of two numbers, of their squares and product (unit scale) as sums of nine parts."""
 E = TypeVar("E", bound=EstimateResult)
-_TOLERANCE = 1e-6  # of an end, in standard errors; ends are moved outwards by it
-_FARTHEST = 1e9  # standard errors; an end beyond is infinite, or the end of what is possible
+_TOLERANCE = 5e-7  # of an end, in half widths; ends are moved outwards by it
+_FARTHEST = 1e9  # half widths; an end beyond is infinite, or the end of what is possible
 _OPEN = (
     "some intervals have no ends: the noise or the sampling error does not separate the "
     "denominator from zero; use more rows or more budget"
@@ -153,14 +153,16 @@ class Ratio:
                                (self.denominator, part.mean_of(0, -1))):  # fmt: skip
                 if not mean.hidden_by_noise:
                     notes += rare_mean(name if self.by is None else f"{name} in {term}", mean)
-        return _noted(RatioResult(
+        result = RatioResult(
             title=self.title(schema),
             **estimated(terms, parts),
             rows=answers.rows.with_totals(totals is not None),
             budget=str(release.budget),
             scalar=self.by is None,
             notes=[*notes, cell_rules(schema, self)],
-        ))  # fmt: skip
+        )  # fmt: skip
+        # The note is about noise-aware intervals, which bounds do not give.
+        return result if answers.bound_only else _noted(result)
 
     def infer_weighted(self, release: ReleaseView) -> SurveyResult:
         """Weighted estimates."""
@@ -268,9 +270,10 @@ class RatioIntervals(OneParameter, Cached):
                      for r, side in zip(ratios.tolist(), which.tolist(), strict=True)]  # fmt: skip
             return np.array(found)
 
-        error = float(np.sqrt(self.sampling_variance + self.privacy_variance))
-        unit = max(error, 1e-9 * abs(self.estimate), 1e-300)
-        guess = self.estimate + 2 * error * np.array([-1.0, 1.0])
+        width = float(np.ptp(self._at(self.estimate).conf_int(alpha, method, target)))
+        reach = width / 2 / self._below
+        unit = max(reach, 1e-9 * abs(self.estimate), 1e-300)
+        guess = self.estimate + reach * np.array([-1.0, 1.0])
         far = self.estimate + _FARTHEST * unit * np.array([[-1.0], [1.0]]) * np.ones(2)
         far = np.clip(far, *self._range)
         found = find_roots_near(ends, guess, np.full(2, unit), *far, tolerance=_TOLERANCE * unit)
