@@ -46,6 +46,7 @@ from dpstats.measured.view import ReleaseView
 from dpstats.results.base import OF_POPULATION, SILENT
 from dpstats.results.hypothesis import adjusted
 from dpstats.results.named import Named
+from dpstats.results.rendering import significant
 from dpstats.schema import Number, Schema
 from dpstats.schema.conditions import parsed_condition
 
@@ -354,23 +355,34 @@ class GraphicalModel(ClippedColumns):
     def _pictures(self, release: ReleaseView, covariance: NoisyCovariance) -> PenalisedGraphResult:
         laws = MarginalIntervals(covariance, self._pairs).laws
         usual = usual_penalty(laws, self._pairs)
-        penalties = self.penalties or [min(m * usual, 0.99) for m in _MULTIPLES]
+        wanted = self.penalties or [min(m * usual, 0.99) for m in _MULTIPLES]
+        penalties = np.array(sorted(set(wanted)))
         correlation = np.clip(laws.correlations, -1, 1)
         np.fill_diagonal(correlation, 1.0)
         correlation = positive_definite(correlation)
         fit = graphical_lasso if self.estimator == "glasso" else clime
         if covariance.unknown or covariance.hidden_columns:  # see the notes
             correlation = np.eye(len(correlation))
+        matrices = fit(correlation, penalties.tolist())
+        found = np.isfinite(matrices).all(axis=(1, 2))
+        lost = "the graphical lasso finds no graph of these nearly collinear columns at penalty "
+        lost += ", ".join(significant(penalty) for penalty in penalties[~found].tolist())
+        if not found.any() or (self.penalties and not found.all()):
+            raise RequestError(
+                f"{lost}; give a larger one, as penalties=[...], use estimator='clime', or leave "
+                "out a column that another one determines"
+            )
         return PenalisedGraphResult(
             title=self._title({"glasso": "Graphical lasso", "clime": "CLIME"}[self.estimator]),
             columns=tuple(self.columns),
             estimator=self.estimator,
-            penalties=np.array(sorted(set(penalties))),
-            precision_=fit(correlation, sorted(set(penalties))),
+            penalties=penalties[found],
+            precision_=matrices[found],
             usual=usual,
             rows=covariance.moments.answers.rows,
             budget=str(release.budget),
             notes=(
+                *([] if found.all() else [f"{lost}; estimator='clime' has graphs there too"]),
                 *notes_of(covariance)[1:],
                 *clipping_notes(covariance.moments),
                 cell_rules(release.schema, self),

@@ -8,6 +8,8 @@ costs no privacy.
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
     from dpstats.measured.row_count import RowCount
 
 _LEAST_EIGENVALUE = 1e-3  # of a correlation matrix
-_SWEEPS = 500
-_INNER = 1e-7  # tolerance of a column; at scikit-learn's 1e-4 noisy matrices may not converge
+_SWEEPS = 10_000
+_INNER = 1e-10  # tolerance of a column; at scikit-learn's 1e-4 noisy matrices may not converge
 _ZERO = 1e-9
 _ROUNDED = 1e-3  # relative error of a penalty as it prints
 _NO_ERRORS = (
@@ -269,21 +271,30 @@ def positive_definite(correlation: Floats) -> Floats:
 def graphical_lasso(correlation: Floats, penalties: Sequence[float]) -> Floats:
     """Precision matrices (k, p, p) of the graphical lasso at k penalties, by scikit-learn.
 
+    Nan where it finds none, as at small penalties of nearly collinear columns.
+
     J. Friedman, T. Hastie and R. Tibshirani (2008), Sparse inverse covariance estimation with the
     graphical lasso. Biostatistics 9, 432-441.
     """
     try:
         from sklearn import covariance
+        from sklearn.exceptions import ConvergenceWarning
     except ImportError:
         raise RequestError(
             "estimator='glasso' needs scikit-learn; install it with: "
             "pip install 'dpstats[graphs]', or use estimator='clime'"
         ) from None
-    matrices = [
-        covariance.graphical_lasso(correlation, penalty, max_iter=_SWEEPS, enet_tol=_INNER)[1]
-        for penalty in penalties
-    ]
-    return np.asarray(matrices)
+    matrices = np.full((len(penalties), *correlation.shape), np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for k, penalty in enumerate(penalties):
+            with contextlib.suppress(FloatingPointError):
+                _, found, sweeps = covariance.graphical_lasso(
+                    correlation, penalty, max_iter=_SWEEPS, enet_tol=_INNER, return_n_iter=True
+                )
+                if sweeps < _SWEEPS:
+                    matrices[k] = found
+    return matrices
 
 
 def clime(correlation: Floats, penalties: Sequence[float]) -> Floats:

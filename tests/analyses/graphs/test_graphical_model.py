@@ -144,6 +144,23 @@ def test_pictures_are_those_of_the_rows(release, rows):
         result.edges(0.7)
 
 
+def test_pictures_of_nearly_collinear_columns():
+    """A penalty at which the graphical lasso finds none is noted, and refused if asked for."""
+    rng, names = np.random.default_rng(0), [*"abcdef"]
+    numbers = [dps.Number(name, -4, 4, points=81, missing=0) for name in names]
+    alike = rng.standard_normal((5_000, 1)) + 0.05 * rng.standard_normal((5_000, 6))
+    model = dps.GraphicalModel(names, estimator="glasso")
+    plan = dps.plan(dps.Schema(numbers), {"g": model}, budget=dps.PureDP(1_000))
+    release = dps.release(plan, pd.DataFrame(alike.clip(-4, 4), columns=names), m=50, k=10, rng=0)
+    result = release.infer("g")
+    assert 1 <= len(result.penalties) < 4
+    assert result.edge_counts[0] == 15
+    assert sum("finds no graph of these nearly collinear" in note for note in result.notes) == 1
+    asked = dps.GraphicalModel(names, estimator="glasso", penalties=[0.5, 0.001])
+    with pytest.raises(RequestError, match=r"no graph of .* 0\.001; give a larger one, as"):
+        release.infer(asked)
+
+
 def test_separators_test_pairs_outside_of_the_declared_graph():
     names, rng = [*"pqrs"], np.random.default_rng(1)
     schema = dps.Schema([dps.Boolean(name) for name in names])
