@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -13,13 +14,15 @@ from dpstats.analyses.moments.covariance import notes_of
 from dpstats.analyses.moments.eigen_intervals import ROUNDING, EigenIntervals
 from dpstats.analyses.notes import cell_rules
 from dpstats.arrays import Floats
-from dpstats.checks import Method, Target, check_interval, check_numbers, short
+from dpstats.checks import Method, Target, check_interval, check_numbers, listed, short
 from dpstats.errors import RequestError
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import Widths
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
+from dpstats.schema import Number
+from dpstats.schema.dates import day_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -313,7 +316,8 @@ class PCAResult(EstimateResult):
         ----------
         frame : DataFrame
             Rows in original units with all the columns of the analysis, as they are: none is
-            clamped or shrunk. Further columns are ignored. Scores of private rows are private.
+            clamped or shrunk. Dates as such, as text, or as days since 1970-01-01. Further columns
+            are ignored. Scores of private rows are private.
 
         Returns
         -------
@@ -339,9 +343,22 @@ class PCAResult(EstimateResult):
             raise RequestError(
                 "the noise exceeds a variance, and scores divide by its root; use standardize=False"
             )
-        rows = check_numbers("the columns to score", frame[list(self.columns)])
+        blocks = self._intervals.covariance.moments.answers.blocks
+        columns = itertools.chain.from_iterable(block.columns for block in blocks)
+        dated = {column.name for column in columns if isinstance(column, Number) and column.dates}
+        dated.intersection_update(self.columns)
+        days = {name: [_day(value) for value in listed(frame[name])] for name in dated}
+        rows = check_numbers("the columns to score", frame[list(self.columns)].assign(**days))
         scores = (rows - self.mean_) / self.spread @ self.components_.T
         names = [f"PC{i}" for i in range(1, self.n_components_ + 1)]
         return pd.DataFrame(scores, columns=names, index=frame.index)
 
     transform = scores
+
+
+def _day(value: Any) -> Any:
+    """A date as a day since 1970-01-01, a missing one as nan."""
+    import pandas as pd
+
+    day = day_of(value)
+    return (np.nan if pd.isna(value) is True else value) if day is None else day

@@ -79,6 +79,29 @@ def test_zero_noise_components_are_scikit_learns(no_noise, standardize, unit, in
     assert result.n_components_ == result.n_components == 4
 
 
+def test_scores_of_dates(no_noise, inferred):
+    """As synthetic rows have them, as text, and as days."""
+    first, n = np.datetime64("2024-01-01"), 400
+    day, size = np.arange(n) % 366, (np.arange(n) * 7) % 100
+    schema = dps.Schema([
+        dps.Number("day", "2024-01-01", "2024-12-31", allow_missing=True),
+        dps.Number("size", 0, 99, points=100, missing=0),
+    ])  # fmt: skip
+    frame = pd.DataFrame({"day": (first + day).astype("datetime64[s]"), "size": size})
+    result = inferred(schema, frame, dps.PCA(["day", "size"]), dps.PureDP(5e6))
+    numbers = frame.assign(day=first.astype(int) + day)
+    scores = result.scores(numbers)
+    np.testing.assert_allclose(scores.mean(), 0, atol=1e-6)
+    for days in (frame["day"], frame["day"].dt.date, frame["day"].astype(str)):
+        pd.testing.assert_frame_equal(result.scores(frame.assign(day=days)), scores)
+    frame.loc[0, "day"] = None
+    missing = result.scores(frame).isna()
+    assert missing.loc[0].all()
+    assert not missing.loc[1:].any(axis=None)
+    with pytest.raises(dps.RequestError, match="must be numbers"):
+        result.scores(frame.assign(day="tomorrow"))
+
+
 def test_sampling_part_is_the_classical_one_without_noise(no_noise, infer):
     """Anderson (1963): the variance of an eigenvalue of normal rows is 2 value^2 / n."""
     result = infer(dps.PCA(["age", "pay", "steps"]), dps.PureDP(5e6), n=3_000)
