@@ -29,6 +29,7 @@ from dpstats.planning.previews.pretended import (
 )
 from dpstats.planning.previews.simulated import Simulation
 from dpstats.results.estimates import EstimateResult
+from dpstats.results.named import place_of
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class Width(Measure):
                 f"{self.subject.name!r} has no interval of a term {short(term)}"
                 f"{did_you_mean(term, terms)}; {which}"
             )
-        ends = frame[["conf_low", "conf_high"]].to_numpy()[terms.index(term)]
+        ends = frame[["conf_low", "conf_high"]].to_numpy()[place_of(term, terms)]
         return float(ends[1] - ends[0])
 
     def _describe(self, result: Result) -> None:
@@ -295,7 +296,7 @@ def _pvalue_of_term(
 ) -> float:
     if null is not None:
         raise RequestError(f"{name!r} has its own hypothesis; drop null=")
-    if term not in terms:
+    if term is None or term not in terms:
         asked = "" if term is None else f", not {term!r}"
         raise RequestError(f"{name!r} tests several terms; give term=, one of {terms}{asked}")
-    return float(np.asarray(pvalues)[terms.index(term)])
+    return float(np.asarray(pvalues)[place_of(term, terms)])

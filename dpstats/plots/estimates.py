@@ -22,6 +22,7 @@ from dpstats.plots.axes import (
     panels_of,
     titled,
 )
+from dpstats.results.named import place_of
 from dpstats.results.rendering import MOST
 
 if TYPE_CHECKING:
@@ -171,15 +172,19 @@ def drawn_of(terms: Sequence[str]) -> list[str]:
 
 def _places(result: EstimateResult, terms: Sequence[str] | None) -> list[int]:
     """Numbers of the terms to draw."""
-    chosen = drawn_of(result.terms) if terms is None else list(terms)
-    if not chosen or not set(chosen) <= set(result.terms):
+    if terms is None:
+        drawn = drawn_of(result.terms)
+        chosen = [i for i, term in enumerate(result.terms) if term in drawn]
+    elif len(terms) and set(terms) <= set(result.terms):
+        chosen = [place_of(term, result.terms) for term in terms]
+    else:
         raise RequestError(f"terms must be some of {first_few(result.terms)}, got {short(terms)}")
     if len(chosen) > _ACROSS * MOST:
         raise RequestError(
             f"a forest plot shows at most {_ACROSS * MOST} parameters, and this result has "
             f"{len(chosen)}; name some with terms=, or draw to_frame() yourself"
         )
-    return [result.terms.index(term) for term in chosen]
+    return chosen
 
 
 def scree(

@@ -239,7 +239,7 @@ def _forest(name: str, result: Any) -> Iterator[Picture]:
         yield Picture(
             f"{name}: estimates",
             _SPLIT + (f" Not drawn: {left_out}." if left_out else ""),
-            lambda ax: plots.forest(result, terms=terms, ax=ax),
+            lambda ax: plots.forest(result, ax=ax),
             _LEAST + _ROW * (label_rows(terms) + 1.5 * (len(result.terms_by_unit) - 1)),
         )
 

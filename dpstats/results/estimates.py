@@ -28,7 +28,7 @@ from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals, Several, wider
 from dpstats.results.base import INTERVAL_COLUMNS, Result, Widths, footer, notes_for
 from dpstats.results.hypothesis import HypothesisResult, tested_value
-from dpstats.results.named import Named
+from dpstats.results.named import Named, place_of
 from dpstats.results.rendering import (
     MOST,
     UNCERTIFIED,
@@ -393,7 +393,7 @@ class EstimateResult(Cached, Result):
             )
         if term is not None and term not in self.terms:
             raise RequestError(f"there is no term {short(term)}; terms: {first_few(self.terms)}")
-        return 0 if term is None else self.terms.index(term)
+        return 0 if term is None else place_of(term, self.terms)
 
     def _tested(
         self, i: int, value: float, pvalue: float, alternative: Alternative

@@ -12,6 +12,16 @@ from dpstats.checks import did_you_mean
 from dpstats.errors import RequestError
 
 
+def place_of(name: str, names: Sequence[str]) -> int:
+    """Number of the one parameter with a name, which some parameter has."""
+    if names.count(name) > 1:
+        raise RequestError(
+            f"several parameters are called {name!r}; give the number of one (of params and of "
+            "limits), or rename the levels or columns that make them alike"
+        )
+    return names.index(name)
+
+
 class Named(np.ndarray[tuple[Any, ...], np.dtype[np.float64]]):
     """A float64 array whose first axis is indexed by number or by name.
 
@@ -55,9 +65,7 @@ class Named(np.ndarray[tuple[Any, ...], np.dtype[np.float64]]):
                 f"there is no parameter {name!r}{did_you_mean(name, self.names)}; the names are "
                 f"{list(self.names)}"
             )
-        if self.names.count(name) > 1:
-            raise RequestError(f"several parameters are called {name!r}; give the number of one")
-        return self.names.index(name)
+        return place_of(name, self.names)
 
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: Any, out: tuple[Any, ...] = (), **options: Any

@@ -105,6 +105,22 @@ def test_without_noise_pairs_are_those_of_welchs_test(quiet):
     assert pairs.to_frame(target="table")["p_value"].isna().all()
 
 
+def test_pairs_of_one_name_are_not_confused(inferred):
+    names = ["x - y", "z", "x", "y - z"]
+    schema = dps.Schema([dps.Number("a", 0, 9, missing=0), dps.Category("g", names)])
+    frame = pd.DataFrame({"a": [1, 8, 3, 5] * 100, "g": names * 100})
+    pairs = inferred(schema, frame, dps.GroupMeans("a", by="g")).pairwise()
+    assert pairs.terms.count("x - y - z") == 2
+    for use in (lambda term: pairs.test(term=term), lambda term: pairs.params[term],
+                lambda term: dps.plots.forest(pairs, terms=[term])):  # fmt: skip
+        with pytest.raises(dps.RequestError, match="several parameters are called 'x - y - z'"):
+            use("x - y - z")
+    pytest.importorskip("matplotlib").use("agg")
+    drawn = dps.plots.forest(pairs)
+    points = np.concatenate([line.get_xdata() for line in drawn.get_lines()])
+    assert np.isin(np.asarray(pairs.params).round(6), np.asarray(points, float).round(6)).all()
+
+
 def test_a_rare_group_may_have_any_mean_and_does_not_decide_the_test(inferred):
     frame = rows()
     frame["pay"] = np.where(frame["region"] == "e", 30.0, 2 * (np.arange(900) % 2))
