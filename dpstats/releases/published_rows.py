@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from dpstats.privacy.budget import Budget
 
 _STEPS = 30  # of a bisection for a p-value
+_READ = 'pandas.read_csv("rows.csv", dtype=str, keep_default_na=False)'
+_READ_AS_TEXT = f"read them as text, with {_READ}"
 
 
 class _FromRows(Cached, Result):
@@ -509,7 +511,9 @@ def infer(
         ``from_bounds = True``: then its certified intervals use the noise only through
         ``law(f).quantile`` and ``rows.bounds``.
     rows : DataFrame
-        The synthetic rows, in original units: ``release.to_frame()``, or ``rows.csv``.
+        The synthetic rows, in original units: ``release.to_frame()``, or ``rows.csv`` read as text,
+        ``pandas.read_csv("rows.csv", dtype=str, keep_default_na=False)``. Cells that a reader has
+        made numbers of are accepted where they tell the levels apart.
     radius : mapping of function name to float, or float
         ``release.radius("name")``, which also knows the error of a covariance matrix as a whole. Or
         one number that bounds every function of the analysis in unit scale, such as
@@ -817,7 +821,7 @@ def _coded(analysis: Analysis[Result], schema: Schema, rows: pd.DataFrame) -> di
     if not isinstance(rows, pd.DataFrame) or not len(rows):
         raise RequestError(
             "rows must be a DataFrame with at least one row, such as release.to_frame() or "
-            f"pandas.read_csv('rows.csv'); got {type(rows).__name__}"
+            f"{_READ}; got {type(rows).__name__}"
         )
     needed = analysis.family(schema).column_names
     if lacking := [name for name in schema.names if name in needed and name not in rows.columns]:
@@ -828,28 +832,38 @@ def _coded(analysis: Analysis[Result], schema: Schema, rows: pd.DataFrame) -> di
 
 
 def _codes_of(column: Column, cells: pd.Series[Any]) -> Codes:
-    """Codes of one column of labels, which a reader may have made numbers of."""
+    """Codes of one column of labels or numbers, of which a reader may have made the other."""
     import pandas as pd
 
+    which, distinct = pd.factorize(cells, use_na_sentinel=False)
+    every = distinct.to_numpy()
+    lacking = pd.isna(every)
+    texts = [None if no else str(cell) for cell, no in zip(every, lacking, strict=True)]
+    values = pa.array(texts, pa.large_string())
     if isinstance(column, Category):
-        which, distinct = pd.factorize(cells, use_na_sentinel=False)
-        texts = [None if pd.isna(cell) else str(cell) for cell in distinct.tolist()]
-        values = pa.array(texts, pa.large_string())
+        spelled = arrow.floats(pa.array(column.bin_labels, pa.large_string()))
+        spelled = spelled[~np.isnan(spelled)]
+        whole = all(no or isinstance(cell, str) for cell, no in zip(every, lacking, strict=True))
+        if lacking.any() or (not whole and len(np.unique(spelled)) < len(spelled)):
+            raise RequestError(
+                f"the rows hold numbers or missing cells in place of levels of {column.name!r}, as "
+                f"readers make of texts such as '01' and 'NA'; {_READ_AS_TEXT}"
+            )
         codes = arrow.level_codes(values, column.bin_labels, missing=-1, other=-1)
         if (codes < 0).any():  # its value may be a private one, if the rows are
             raise RequestError(
                 f"the rows hold a value of {column.name!r} that the schema does not declare; give "
-                "published rows and their schema"
+                f"published rows and their schema, and {_READ_AS_TEXT}"
             )
         return np.asarray(codes[which], dtype=np.int64)
-    if not column.dates and not pd.api.types.is_numeric_dtype(cells):
-        raise RequestError(
-            f"the rows hold {column.name!r} as {cells.dtype}, and the schema declares numbers; "
-            "give the schema of these rows"
-        )
-    values = pa.array(cells, from_pandas=True)
     numbers = arrow.days(values) if column.dates else arrow.floats(values)
-    if np.isnan(numbers).any() and not column.allow_missing:
+    unread = np.isnan(numbers)
+    if np.any(unread & ~arrow.absent(values, numbers=not column.dates)):
+        raise RequestError(
+            f"the rows hold a value of {column.name!r} that is no "
+            f"{'date' if column.dates else 'number'}; give the schema of these rows"
+        )
+    if unread.any() and not column.allow_missing:
         raise RequestError(
             f"the rows hold {column.name!r} without a value, and the schema declares no "
             "allow_missing; give the schema of these rows"
@@ -861,4 +875,4 @@ def _codes_of(column: Column, cells: pd.Series[Any]) -> Codes:
             f"{column.text(highest)}, which the schema declares; give published rows and their "
             "schema"
         )
-    return column.encode_numbers(numbers)  # no published row holds a code for a missing cell
+    return column.encode_numbers(numbers)[which]  # no row holds a code for a missing cell

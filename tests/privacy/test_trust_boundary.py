@@ -145,7 +145,7 @@ CODED_ELSEWHERE = {
     "dpstats.families.block": ["sums"],
     "dpstats.families.contrasts": ["sums"],
     "dpstats.families.tables.residuals": ["sums"],
-    "dpstats.releases.published_rows": ["level_codes", "floats", "encode_numbers"],
+    "dpstats.releases.published_rows": ["floats", "level_codes", "floats", "encode_numbers"],
     "dpstats.planning.previews.likeness": ["level_codes", "encode"],
     "dpstats.auditing.pairs": ["sums"],
     "dpstats.schema.arrow": ["level_codes"],

@@ -40,6 +40,7 @@ ASKED = {
     "robust": dps.OLS("bmi ~ age", cov_type="HC1"),
 }
 N = 3_000
+AS_TEXT = {"dtype": str, "keep_default_na": False}
 
 
 def table(n=N, seed=0):
@@ -242,7 +243,7 @@ def test_rows_that_do_not_fit(one_release):
     other = rows.astype({"region": str}).replace({"region": {"north": "nord"}})
     for asked, table, message in [
         (ASKED["pair"], rows[["smoker"]], r"no columns 'age' and 'bmi', which dps.Correlation"),
-        (ASKED["mean"], pd.DataFrame({"age": ["a"]}), r"'age' as (object|str), and the schema"),
+        (ASKED["mean"], pd.DataFrame({"age": ["a"]}), "a value of 'age' that is no number; give"),
         (ASKED["mean"], rows.head(0), "rows must be a DataFrame with at least one row"),
         (ASKED["mean"], rows.assign(age=101.0), "a value of 'age' outside 0 to 100, which the sch"),
         (ASKED["fit"], other, "hold a value of 'region' that the schema does not"),
@@ -332,12 +333,35 @@ def test_published_cells_hold_labels():
         dps.Category("grade", [1, 2, 4]),
         dps.Boolean("ill", allow_missing=True),
         dps.Number("age", 0, 10, points=11, missing=5),
+        dps.Number("bmi", 0, 1, points=8, allow_missing=True),
+        dps.Number("seen", "2024-01-01", "2024-01-09", allow_missing=True),
     ])  # fmt: skip
     rng = np.random.default_rng(0)
-    codes = {c.name: rng.integers(*(c.code_range + np.array([0, 1])), 60) for c in schema}
+    codes = {c.name: rng.choice(getattr(c, "all_codes", np.arange(c.bins)), 60) for c in schema}
     frame = schema.to_frame(codes)
-    text = io.StringIO(frame.to_csv(index=False))
-    for rows in (frame, frame.astype({"pain": str}), pd.read_csv(text)):
+    text = frame.to_csv(index=False, na_rep="nan").replace(",nan\n", ",\n")  # as rows.csv has it
+    rest = frame.astype({"pain": str, "bmi": np.float32, "age": object})
+    read = [pd.read_csv(io.StringIO(text), **options) for options in ({}, AS_TEXT)]
+    for rows in (frame, rest, *read):
         for name in schema.names:
             found = _codes_of(schema[name], rows[name])
             np.testing.assert_array_equal(found, codes[name])
+
+
+def test_levels_of_which_a_reader_makes_numbers_or_missing_cells():
+    schema = dps.Schema([
+        dps.Category("ward", ["1", "01", "2"]),
+        dps.Category("seen", ["TRUE", "true"]),
+        dps.Category("region", ["NA", "null", "EU"]),
+        dps.Number("age", 0, 10, points=11, allow_missing=True),
+        dps.Number("day", "2024-01-01", "2024-01-09", allow_missing=True),
+    ])  # fmt: skip
+    text = "ward,seen,region,age,day\n1,TRUE,NA,nan,\n01,true,null,5,2024-01-02\n2,true,EU,6,\n"
+    rows, frame = (pd.read_csv(io.StringIO(text), **options) for options in (AS_TEXT, {}))
+    for name, codes in [("ward", [0, 1, 2]), ("seen", [0, 1, 1]), ("region", [0, 1, 2])]:
+        assert _codes_of(schema[name], rows[name]).tolist() == codes
+        with pytest.raises(RequestError, match=r"numbers or missing cells in.*dtype=str"):
+            _codes_of(schema[name], frame[name])
+    for name, cells in [("age", ["5", "five"]), ("day", [1.0, 2.0])]:
+        with pytest.raises(RequestError, match=f"a value of '{name}' that is no"):
+            _codes_of(schema[name], pd.Series(cells))
