@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -32,10 +33,16 @@ def candidates_to_members(
 
 
 def lines_of_rows(columns: Schema, candidates: Mapping[str, Codes]) -> list[str]:
-    """The line of ``rows.csv`` for each candidate, (m,)."""
-    decoded = columns.decode(candidates)
-    cells = zip(*(decoded[name].tolist() for name in columns.names), strict=True)
+    """The line of ``rows.csv`` for each candidate, (m,); levels as they are declared."""
+    cells = zip(*(_cells(column, candidates[column.name]) for column in columns), strict=True)
     return [files.csv_line(row) for row in cells]
+
+
+def _cells(column: Column, codes: Codes) -> list[Any]:
+    if isinstance(column, Category):  # `decode` makes floats of 0 beside 0.5
+        return list(map(column.bin_labels.__getitem__, codes.tolist()))
+    decoded: list[Any] = column.decode(codes).tolist()
+    return decoded
 
 
 def most_rows(columns: Schema, candidates: Mapping[str, Codes], wanted: int) -> int:
@@ -51,7 +58,7 @@ def _widest(column: Column) -> int:
     """Bytes of the widest cell of a column, quoted, with what follows it."""
     if not isinstance(column, Category):
         return _WIDEST_NUMBER
-    return max(2 * len(str(label).encode()) + 3 for label in column.labels)
+    return max(2 * len(label.encode()) + 3 for label in column.bin_labels)
 
 
 def candidates_from_members(

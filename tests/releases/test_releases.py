@@ -13,6 +13,7 @@ import dpstats as dps
 from dpstats.analyses import registry
 from dpstats.errors import FileFormatError, NotMeasuredError
 from dpstats.planning.previews.likeness import likeness
+from dpstats.verifying.arguing import verify
 
 SCHEMA = dps.Schema([
     dps.Category("region", ["north", "a, \"quoted\" one", "Füßen"]),
@@ -208,6 +209,25 @@ def test_levels_of_two_types_leave_as_their_text(tmp_path):
     like = likeness(frame, plan.strategy)
     for column in columns:
         assert (like.frame[column.name] == frame[column.name].cat.codes).all()
+
+
+def test_whole_levels_beside_decimals_are_written_as_declared(tmp_path):
+    levels = [0, 0.5, 1, 3]
+    schema = dps.Schema([dps.Category("cdr", levels), dps.Boolean("ill")])
+    plan = dps.plan(schema, {"m": dps.Marginals(["cdr", "ill"], 2)}, budget=dps.PureDP(5))
+    rows = pd.DataFrame({"cdr": levels * 10, "ill": [True, False] * 20})
+    made = dps.release(plan, rows, m=50, rng=0)
+    made.save(tmp_path / "r.zip")
+    with zipfile.ZipFile(tmp_path / "r.zip") as archive:
+        read = pd.read_csv(archive.open("rows.csv"), dtype=str)
+    assert set(read["cdr"]) == {"0", "0.5", "1", "3"}
+    assert verify(tmp_path / "r.zip").agrees
+    frame = made.to_frame()
+    assert frame["cdr"].dtype == np.float64
+    assert list(read["cdr"].astype(float)) == list(frame["cdr"])
+    for table in (read, frame):
+        np.testing.assert_array_equal(likeness(table, plan.strategy).frame["cdr"],
+                                      [levels.index(x) for x in frame["cdr"]])  # fmt: skip
 
 
 def test_rows_are_in_random_order_and_carry_a_caution(release, saved):
