@@ -1,6 +1,6 @@
 """The arrays that dpstats works on, by element type, and the threads that work on them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -15,6 +15,16 @@ Codes = NDArray[np.int64]  # the coded cells of a column
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def read_only(value: T) -> T:
+    """The same array, or mapping of arrays, made read-only: later answers are computed from it."""
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            read_only(part)
+    return value
 
 
 def within(low: Floats, high: Floats, least: Any, most: Any) -> tuple[Floats, Floats]:

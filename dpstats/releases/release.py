@@ -15,7 +15,7 @@ from dpstats import files
 from dpstats.analyses.base import Analysis, R, answered, possible_blocks
 from dpstats.analyses.registry import analysis_from_dict, family_of, spelled
 from dpstats.analyses.second_stage import needs
-from dpstats.arrays import Codes, Floats
+from dpstats.arrays import Codes, Floats, read_only
 from dpstats.caching import Cached
 from dpstats.checks import (
     Method,
@@ -68,7 +68,7 @@ _KEYS = {
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Release(Cached):
-    """A differentially private release.
+    """A differentially private release. Its arrays, and those of its results, are read-only.
 
     Attributes
     ----------
@@ -125,6 +125,9 @@ class Release(Cached):
     row_seed: int = 0
     notes: tuple[str, ...] = ()
     serves_inference: bool = False
+
+    def __post_init__(self) -> None:
+        read_only(vars(self))
 
     @property
     def schema(self) -> Schema:
@@ -301,6 +304,7 @@ class Release(Cached):
         latest, result = self._latest
         if analysis is not latest and not (isinstance(analysis, str) and analysis == latest):
             result = self._inferred(analysis)
+            read_only(getattr(result, "__dict__", None))
             self._latest[:] = analysis, result
         inferred: Result = result
         return inferred

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpstats.arrays import read_only
 from dpstats.checks import did_you_mean
 from dpstats.errors import RequestError
 
@@ -23,10 +24,10 @@ def place_of(name: str, names: Sequence[str]) -> int:
 
 
 class Named(np.ndarray[tuple[Any, ...], np.dtype[np.float64]]):
-    """A float64 array whose first axis is indexed by number or by name.
+    """A read-only float64 array whose first axis is indexed by number or by name.
 
     Only the array of the result has names: slices, arithmetic and `numpy.asarray` give plain
-    arrays.
+    arrays. To change values, copy them: ``params.copy()``.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ class Named(np.ndarray[tuple[Any, ...], np.dtype[np.float64]]):
 
     def __new__(cls, values: ArrayLike, names: Sequence[str] = ()) -> Named:
         """Copy the values and name them."""
-        made = np.array(values, dtype=np.float64).view(cls)
+        made = read_only(np.array(values, dtype=np.float64)).view(cls)
         made.names = tuple(names)
         return made
 

@@ -101,7 +101,8 @@ def test_intervals_are_computed_once(release, monkeypatch):
     fresh, first, ends = pickle.dumps(result), result.summary(), result.conf_int()
     asked = {"alpha": 0.1}, {"target": "table"}
     others = [result.conf_int(**options) for options in asked]
-    ends[:] = 7  # of the caller
+    with pytest.raises(ValueError, match="read-only"):
+        ends[:] = 7
     monkeypatch.setattr(type(result.intervals), "conf_int", None)
     assert result.summary() == first
     assert result.conf_int()[1] < 1
@@ -110,6 +111,23 @@ def test_intervals_are_computed_once(release, monkeypatch):
     with pytest.raises(TypeError):
         result.conf_int(alpha=0.11)
     assert pickle.dumps(result) == fresh
+
+
+def test_nothing_that_is_answered_later_can_be_changed(release):
+    line = release.infer("line")
+    before = line.summary()
+    for array in (line.params, line.sampling_variance, release.weights,
+                  release.candidates["age"], release.measurements.noisy_sums,
+                  release.measurements.means, release.measurements.scales):  # fmt: skip
+        with pytest.raises(ValueError, match="read-only"):
+            array *= 2
+        pd.Series(array).mul(2)
+    own = line.params.copy()
+    own *= 100
+    frame = pd.DataFrame({"estimate": line.params})
+    frame["estimate"] *= 100
+    np.testing.assert_array_equal(own, frame["estimate"])
+    assert release.infer("line").summary() == before
 
 
 PARAMS = Named([1.5, -2.0, 4.0], ["Intercept", "age", "pay"])
@@ -127,7 +145,7 @@ def test_entries_go_by_number_and_by_name():
 
 @pytest.mark.parametrize("derive", [
     np.asarray, np.exp, lambda x: x[1:], lambda x: 2 * x, lambda x: x[x > 0],
-    lambda x: x @ np.eye(3), lambda x: np.add(x, 1, out=Named(x)),
+    lambda x: x @ np.eye(3), lambda x: np.add(x, 1, out=x.copy()),
 ])  # fmt: skip
 def test_what_is_computed_from_them_is_a_plain_array(derive):
     found = derive(PARAMS)
