@@ -111,26 +111,29 @@ def _inlined(svg: str, key: str, named: str) -> str:
     text = svg[svg.index("<svg") :]
     for cut in (r"<metadata>.*?</metadata>", r"<style.*?</style>", r"<!--.*?-->"):
         text = re.sub(cut, "", text, flags=re.DOTALL)
-    text = re.sub(r"\s*\n\s*", " ", text).replace("xlink:href", "href")
+    text = re.sub(r"\s*\n\s*", " ", text)
     box = re.search(r'viewBox="([^"]*)"', text)
     assert box is not None
     start = (
         f'<svg viewBox="{box[1]}" role="img" aria-labelledby="{key}-title" '
         f'aria-describedby="{key}-desc">{named}'
     )
-    text = start + text[text.index(">") + 1 :]
-    text = re.sub(r"font: (?:[\w ]*)?(\d[\d.]*px)[^;\"]*", r"font-size: \1", text)
-    text = re.sub(r"font-family: [^;\"]*;? ?", "", text)
-    for colour, variable in _COLOURS.items():
-        text = text.replace(colour, f"var({variable})")
-    used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', text))
+    tags = r"<[^>]*>"  # names and levels, between them, may look like a colour or an id
+    used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', "".join(re.findall(tags, text))))
+
+    def inlined(tag: re.Match[str]) -> str:
+        text = tag[0].replace("xlink:href", "href")
+        text = re.sub(r"font: (?:[\w ]*)?(\d[\d.]*px)[^;\"]*", r"font-size: \1", text)
+        text = re.sub(r"font-family: [^;\"]*;? ?", "", text)
+        for colour, variable in _COLOURS.items():
+            text = text.replace(colour, f"var({variable})")
+        text = re.sub(r' id="([^"]*)"', renamed, text)
+        return re.sub(r'(url\(#|href="#)', rf"\g<1>{key}-", text)
 
     def renamed(found: re.Match[str]) -> str:
-        is_own = found[1].startswith(f"{key}-")
-        return found[0] if is_own else f' id="{key}-{found[1]}"' if found[1] in used else ""
+        return f' id="{key}-{found[1]}"' if found[1] in used else ""
 
-    text = re.sub(r' id="([^"]*)"', renamed, text)
-    return re.sub(r'(url\(#|href="#)', rf"\g<1>{key}-", text)
+    return start + re.sub(tags, inlined, text[text.index(">") + 1 :])
 
 
 def _height_of_curves(result: Any) -> float:

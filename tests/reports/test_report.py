@@ -145,3 +145,23 @@ def test_expected_widths_are_those_of_the_rows_that_are_given(tmp_path, fast):
     assert "of rows invented from guesses of age and spread evenly over pay" in section
     with pytest.raises(dps.RequestError, match="like= is for expected widths"):
         dps.report(release, tmp_path / "board", audience="board", like=guesses)
+
+
+def test_names_that_look_like_parts_of_a_drawing_stay_as_they_are():
+    names = [
+        "#333333",
+        'x id="y" z',
+        "url(#1)",
+        'href="#1"',
+        "xlink:href",
+        "font: 9px; font-family: a",
+    ]
+    picture = pictures.Picture(
+        "; ".join(names), names[0], lambda ax: [ax.text(0, 0, name) for name in names]
+    )
+    svg = ElementTree.fromstring(picture.svg("figure1"))
+    texts = [element.text for element in svg.iter() if element.tag in ("text", "title", "desc")]
+    assert {*names, "; ".join(names)} <= set(texts)
+    assert "var(--ink)" in {
+        style for e in svg.iter() for style in re.split("[:;] ?", e.get("style", ""))
+    }
