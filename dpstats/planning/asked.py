@@ -114,7 +114,7 @@ def refuse_needless_norms(blocks: Iterable[Block]) -> None:
     for block in blocks:
         if isinstance(block, BallMoments) and block.clip_norm**2 > block.squared_reach:
             raise RequestError(
-                f"clip_norm={float(block.clip_norm):g} would shrink no row: within the declared "
+                f"clip_norm={float(block.clip_norm):.10g} would shrink no row: within the declared "
                 f"bounds of {[number.name for number in block.numbers]} no norm is above "
                 f"{math.sqrt(block.squared_reach):.4g}, and the noise grows with the square of "
                 "clip_norm; give a smaller one, or leave it out"

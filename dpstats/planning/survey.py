@@ -81,8 +81,8 @@ def check_design(
             "weights add up to, of='population', or leave these totals out"
         )
     if schema.totals and not design.is_uncut:
-        highest = "no high=" if design.high is None else f"high={design.high:g}"
-        cap = "none" if design.cap is None else f"{design.cap:g}"
+        highest = "no high=" if design.high is None else f"high={design.high:.10g}"
+        cap = "none" if design.cap is None else f"{design.cap:.10g}"
         raise RequestError(
             "public totals of the population are used where no weight is above the cap, and the "
             f"design has {highest} and cap={cap}: declare high=, the largest weight, and a cap of "
@@ -536,7 +536,7 @@ def survey_lines(strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n
     named: dict[str, list[str]] = {}
     for name, planned in contrast_plans(strategy, analyses, n).items():
         if not planned.count:
-            source = f"the declared design effect {design.deff:g}"
+            source = f"the declared design effect {design.deff:.10g}"
         else:
             source = (f"{counted(planned.count, 'contrast')} of {design.unit} with "
                       f"{planned.share:.0%} of its share")  # fmt: skip

@@ -317,11 +317,11 @@ class DesignFit:
             if rows:
                 lines.append(f"{rows:,} row{'s' * (rows != 1)} {text}")
 
-        used = "not used" if design.missing is None else f"counted as {design.missing:g}"
+        used = "not used" if design.missing is None else f"counted as {design.missing:.10g}"
         count(self.unusable, f"of a weight that is missing or not positive: {used}")
-        above = "" if design.high is None else f" or above {design.high:g}"
-        count(self.clamped, f"of a weight below {design.low:g}{above}: clamped to that")
-        count(self.capped, f"of a weight above the cap, {design.cap:g}: counted as that")
+        above = "" if design.high is None else f" or above {design.high:.10g}"
+        count(self.clamped, f"of a weight below {design.low:.10g}{above}: clamped to that")
+        count(self.capped, f"of a weight above the cap, {design.cap:.10g}: counted as that")
         among = f" (the commonest: {_listed(_ordered(self.units))})" if self.units else ""
         count(self.undeclared, f"of a unit that is not declared in its stratum{among}")
         if self.strata:
@@ -331,9 +331,9 @@ class DesignFit:
             lines.append(f"{len(self.empty):,} declared {units} no row: {first_few(self.empty)}")
         lines = lines or ["weights and units are as declared"]
         if self.used:
-            total = "" if design.total is None else f" (declared {design.total:,.6g})"
+            total = "" if design.total is None else f" (declared {design.total:,.10g})"
             lines.append(f"mean of the weights {self.total / self.used:,.6g} (declared "
-                         f"{design.mean:,.6g}), sum {self.total:,.6g}{total}")  # fmt: skip
+                         f"{design.mean:,.10g}), sum {self.total:,.6g}{total}")  # fmt: skip
         if design.unit is not None:
             number, seen = design.number_of_units, len(self._hashes)
             declared = "not declared" if number is None else f"declared {number:,}"

@@ -285,7 +285,7 @@ class RowsResult(_FromRows):
                 lowest, pvalue = (lowest, middle) if rejected(middle) else (middle, pvalue)
         return HypothesisResult(
             self.title,
-            f"{self.terms[0]} = {Days(0)(value) if dated else f'{value:g}'} in the population",
+            f"{self.terms[0]} = {Days(0)(value) if dated else f'{value:.10g}'} in the population",
             np.nan,
             pvalue,
             alternative,

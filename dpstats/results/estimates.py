@@ -406,7 +406,7 @@ class EstimateResult(Cached, Result):
             f"no p-value is below {least:g}, the error probability spent on the unknown number of "
             "rows"
         )
-        shown = Days(0)(value) if self.terms[i] in self.dates else f"{value:g}"
+        shown = Days(0)(value) if self.terms[i] in self.dates else f"{value:.10g}"
         return HypothesisResult(
             self.title,
             f"{self.terms[i]} = {shown} in the population",

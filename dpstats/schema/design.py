@@ -134,10 +134,10 @@ class Design(Cached):
                     f"{name} of the design must be {least} positive number, got {short(value)}"
                 )
         if not self.low <= self.mean <= (self.high or np.inf):
-            most = "" if self.high is None else f" and high={self.high:g}"
+            most = "" if self.high is None else f" and high={self.high:.10g}"
             raise SchemaError(
-                f"the mean weight of the design is {self.mean:g}, and its bounds are "
-                f"low={self.low:g}{most}; declare bounds that hold the mean"
+                f"the mean weight of the design is {self.mean:.10g}, and its bounds are "
+                f"low={self.low:.10g}{most}; declare bounds that hold the mean"
             )
         if self.cap is None and self.cv is None:
             raise SchemaError(
@@ -146,8 +146,8 @@ class Design(Cached):
             )
         if self.cap is not None and self.cap < self.mean / 4:
             raise SchemaError(
-                f"the cap {self.cap:g} of the design is less than a quarter of the mean weight "
-                f"{self.mean:g}: hardly a weight would be left; declare a larger one"
+                f"the cap {self.cap:.10g} of the design is less than a quarter of the mean weight "
+                f"{self.mean:.10g}: hardly a weight would be left; declare a larger one"
             )
         check_choice("lonely of the design", self.lonely, get_args(Lonely), SchemaError)
         if self.unit is None and self.deff is None:
@@ -311,8 +311,8 @@ class Design(Cached):
         return cls(**given)
 
     def __str__(self) -> str:
-        cap = "capped by the plan" if self.cap is None else f"at most {self.cap:g}"
-        parts = [f"weights {self.weights}, mean {self.mean:g}, {cap}"]
+        cap = "capped by the plan" if self.cap is None else f"at most {self.cap:.10g}"
+        parts = [f"weights {self.weights}, mean {self.mean:.10g}, {cap}"]
         if self.unit is not None:
             known = self.number_of_units
             count = "not listed" if known is None else f"{known} declared"
@@ -320,7 +320,7 @@ class Design(Cached):
             within = "" if self.strata is None else f"strata {self.strata}{strata} of "
             parts.append(f"{within}units {self.unit} ({count})")
         if self.deff is not None:
-            parts.append(f"design effect {self.deff:g}")
+            parts.append(f"design effect {self.deff:.10g}")
         return "; ".join(parts)
 
 

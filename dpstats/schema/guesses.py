@@ -237,7 +237,7 @@ def moments_of(column: Column, said: object) -> tuple[float, float]:
         mean, sd = math.log(mean) - squared / 2, math.sqrt(squared)
         if not low < mean < high:
             raise SchemaError(
-                f"{where}: sd={said['sd']} is too large for amounts above {column.low:g}"
+                f"{where}: sd={said['sd']} is too large for amounts above {column.text(column.low)}"
             )
     else:
         limit = ""

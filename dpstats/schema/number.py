@@ -254,8 +254,8 @@ class Number(ColumnFields):
         check_width(where, low, high)
         if self.scale == "log" and low <= 0:
             raise self._error(
-                f"scale='log' needs low above 0, got {low:g}; values of 0 and below then "
-                "count as low"
+                f"scale='log' needs low above 0, got {low:.10g}; values of 0 and below "
+                "then count as low"
             )
         points = self.points
         if type(points) is not int or points < 2 or 2 * self.half_points + 1 > MAX_POINTS:
@@ -696,11 +696,11 @@ class Number(ColumnFields):
     def described(self) -> str:
         """The declaration in one line."""
         if self.values is not None:
-            what = f"number, values {', '.join(f'{v:g}' for v in self.values)}"
+            what = f"number, values {', '.join(map(self.text, self.values))}"
         elif self.dates:
             what = f"dates, {self.text(self.low)} to {self.text(self.high)}"
         else:
-            what = f"number, {self.low:g} to {self.high:g}, {self.points} points"
+            what = f"number, {self.text(self.low)} to {self.text(self.high)}, {self.points} points"
             what += " with equal steps of the logarithm" if self.scale == "log" else ""
         what += f", bins {' '.join(self.bin_labels)}" if self.edges else ""
         if self.ends is not None:
@@ -713,7 +713,7 @@ class Number(ColumnFields):
         lacking = cells_named(coded, f"not a {'date' if self.dates else 'number'}")
         outside = "nearest declared value" if self.values else "clamped to the bounds"
         if self.scale == "log":
-            outside += f", 0 and below to {self.low:g}"
+            outside += f", 0 and below to {self.text(self.low)}"
         if self.view_of is not None:
             return f"missing where {self.view_of!r} is; outside: {outside}"
         if self.ends is not None:
@@ -721,9 +721,9 @@ class Number(ColumnFields):
         if self.allow_missing:
             return f"{lacking}: counted as {MISSING_LABEL!r}; outside: {outside}"
         counted = self.grid[self.missing_code + self.half_points]
-        value = self.text(counted) if self.dates else f"{counted:g}"
-        if not self.dates and self.missing is not None and f"{self.missing:g}" != value:
-            value += f" (the grid point nearest {self.missing:g})"
+        value = self.text(counted) if self.dates else f"{counted:.15g}"
+        if not self.dates and self.missing is not None and f"{self.missing:.15g}" != value:
+            value += f" (the grid point nearest {self.text(self.missing)})"
         return f"{lacking}: counted as {value}; outside: {outside}"
 
     def text(self, value: Any) -> str:

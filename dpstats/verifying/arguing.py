@@ -105,8 +105,9 @@ def _argue(contents: Contents, name: str) -> Verdict:
     if contents.weighted:
         design = contents.document["design"]
         lines.append(
-            f"Rows are weighted by {design['weights']!r}, at most {design['cap']:g}, in {STEPS:,} "
-            f"steps: each block costs {STEPS**power:,} times what it does for a weight of one step."
+            f"Rows are weighted by {design['weights']!r}, at most {design['cap']:.10g}, in "
+            f"{STEPS:,} steps: each block costs {STEPS**power:,} times what it does for a weight "
+            "of one step."
         )
     lines.append("")
     together, reached, bound = [], Fraction(0), Fraction(0)

@@ -108,6 +108,18 @@ def test_uneven_values_decode_to_the_last_bit(whole, unit):
     assert unit != 1 or column.decode(coded).dtype == np.int64
 
 
+def test_declared_numbers_are_shown_as_declared():
+    column = Number("x", 0.125, 1234567, edges=[500000.25], missing=1234567)
+    assert column.described.startswith("number, 0.125 to 1234567, 1025 points, bins [0.125, 500000")
+    assert "counted as 1234567; outside" in column.missing_rule()
+    assert Number("x", values=[2000001, 2000002.5]).described == "number, values 2000001, 2000002.5"
+    column = Number("x", 1000001, 5000003, points=3, scale="log", missing=1000002)
+    assert column.described.startswith("number, 1000001 to 5000003, 3 points")
+    assert "counted as 1000001 (the grid point nearest 1000002);" in column.missing_rule()
+    assert column.missing_rule().endswith("0 and below to 1000001")
+    assert "counted as 0.3; outside" in Number("x", 0, 1, points=11, missing=0.3).missing_rule()
+
+
 def test_a_number_of_dates_codes_days():
     column = Number("x", "2020-01-01", "2024-12-30", edges=["2023-01-01"], missing="2022-06-01")
     assert column == Number("x", date(2020, 1, 1), date(2024, 12, 30), edges=[date(2023, 1, 1)],

@@ -235,10 +235,10 @@ class QuantileIntervals(Intervals, Cached):
     def _bin_of(self, value: float) -> int:
         if self.discrete:
             if value not in self.cuts:
-                raise RequestError(f"{value:g} is not a declared value of {self.number.name!r}")
+                raise RequestError(f"{value:.10g} is not a declared value of {self.number.name!r}")
             return int(np.searchsorted(self.cuts, value))
         if not self.cuts[0] <= value <= self.cuts[-1]:
-            raise RequestError(f"{value:g} is outside the bounds of {self.number.name!r}")
+            raise RequestError(f"{value:.10g} is outside the bounds of {self.number.name!r}")
         side = "right" if self.number.closed == "left" else "left"
         return int(np.searchsorted(self.cuts[1:-1], value, side=side))  # type: ignore[call-overload]
 

@@ -147,10 +147,10 @@ def clipping_notes(moments: MomentMatrix, lost: str = "the variance lost by it")
     if ball is None:
         return []
     pairs = zip(ball.numbers, ball.center, ball.scale, strict=True)
-    scaled = ", ".join(f"({c.name} - {float(m):g}) / {float(s):g}" for c, m, s in pairs)
+    scaled = ", ".join(f"({c.name} - {float(m):.10g}) / {float(s):.10g}" for c, m, s in pairs)
     low, high = clipped_share(moments, 0.05)
     return [
-        f"all results are for rows shrunk to norm {float(ball.clip_norm):g} at most, in columns "
+        f"all results are for rows shrunk to norm {float(ball.clip_norm):.10g} at most, in columns "
         f"{scaled}",
         f"{low:.1%} to {high:.1%} of the private rows were shrunk (certified at 95%); {lost} was "
         "not measured",

@@ -145,8 +145,8 @@ class Contrast(OneParameter, Cached):
         low, high = self._shift - reach, self._shift + reach
         check_possible(
             value, abs(value - self._shift) <= reach * (1 + _ROUNDED),
-            f"rows are clamped to the declared bounds, so that this is between {low:g} and "
-            f"{high:g} in any table; test a value between them",
+            f"rows are clamped to the declared bounds, so that this is between {low:.10g} and "
+            f"{high:.10g} in any table; test a value between them",
         )  # fmt: skip
         at = (value - self._shift) / self.half
         return np.array([max(self._law.pvalue(at, alternative), self._of_noise(at, alternative))])

@@ -94,7 +94,8 @@ class Ratio:
         if least < 0 or numbers[0] == numbers[1]:
             raise RequestError(
                 f"the denominator of a ratio must be another number that is never negative; got "
-                f"{self.denominator!r} from {least:g}: declare it from 0, or exchange the numbers"
+                f"{self.denominator!r} from {least:.10g}: declare it from 0, or exchange the "
+                "numbers"
             )
         given = Subgroup.of(schema, self.given, [number.name for number in numbers])
         if self.by is None:
@@ -286,8 +287,8 @@ class RatioIntervals(OneParameter, Cached):
         low, high = self._range
         check_possible(
             value, low <= value <= high,
-            f"by the declared bounds the ratio is between {low:g} and {high:g} in any table; test "
-            "a value between them",
+            f"by the declared bounds the ratio is between {low:.10g} and {high:.10g} in any table; "
+            "test a value between them",
         )  # fmt: skip
         return self._at(value).pvalues(0.0, alternative)
 

@@ -458,8 +458,8 @@ class PredictedMeanIntervals(Intervals):
         values = np.asarray(value, float)
         check_possible(
             values, (low < values) & (values < high),
-            f"predicted means are between {low:g} and {high:g}, and neither of them; test a value "
-            "between them",
+            f"predicted means are between {low:.10g} and {high:.10g}, and neither of them; test a "
+            "value between them",
         )  # fmt: skip
         pvalues = self.predictors.pvalues(self.link.predictor(values), alternative)
         return np.asarray(pvalues)

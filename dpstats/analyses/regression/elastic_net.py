@@ -86,7 +86,7 @@ class Penalised:
         matrix = design.matrix(release)
         moments = PenalisedMoments(matrix, design.rows, design.penalised)
         alpha = moments.usual_penalty / self.l1_ratio if self.alpha is None else self.alpha
-        title = "Lasso" if self.l1_ratio == 1 else f"Elastic net, l1_ratio = {self.l1_ratio:g}"
+        title = "Lasso" if self.l1_ratio == 1 else f"Elastic net, l1_ratio = {self.l1_ratio:.10g}"
         return ElasticNetResult(
             title=f"{title}: {design.design.titled(self.formula, release.schema)}",
             terms=tuple(design.design.names),

@@ -210,7 +210,7 @@ class Huber(OnGrid):
         return LinearLosses.of(schema, HuberLoss(self.k), self.formula, grid)
 
     def _title(self, schema: Schema) -> str:
-        return f"Huber regression: {self.formula} (k = {self.k:g})"
+        return f"Huber regression: {self.formula} (k = {self.k:.10g})"
 
 
 def _checked_grid(grid: Grid | None) -> Grid | None:
@@ -247,7 +247,7 @@ def _default_grid(schema: Schema, formula: str) -> dict[str, tuple[float, float,
 
 
 def _named(plain: Mapping[str, Any]) -> str:
-    options = ", ".join(f"{name}={value:g}" for name, value in plain.items() if name != "kind")
+    options = ", ".join(f"{name}={value:.10g}" for name, value in plain.items() if name != "kind")
     return f"{plain['kind']} loss" + (f" ({options})" if options else "")
 
 
@@ -263,7 +263,7 @@ def _notes(surface: RiskSurface) -> list[str]:
         f"{shown}"
     )
     edges = [
-        f"{axis.name} = {end:g}"
+        f"{axis.name} = {end:.10g}"
         for axis, limits in zip(block.axes, near.hull, strict=True)
         for end, limit in zip((axis.low, axis.high), limits, strict=True)
         if abs(limit - end) <= 1e-9 * (axis.high - axis.low)
@@ -280,7 +280,7 @@ def _notes(surface: RiskSurface) -> list[str]:
         )
     if isinstance(block, LinearLosses):
         middles = [
-            f"{name} = {block.middle(feature):g}"
+            f"{name} = {block.middle(feature):.10g}"
             for name, feature in zip((a.name for a in block.axes), block.regressors, strict=True)
             if feature is not None and feature[1] is None
         ]

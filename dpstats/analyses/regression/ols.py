@@ -237,7 +237,7 @@ class OLS:
         return rows, partial(EqualVariances, clustering=k)
 
     def _title(self, moments: DesignMoments) -> str:
-        options = [f"ridge = {self.ridge:g}"] if self.ridge else []
+        options = [f"ridge = {self.ridge:.10g}"] if self.ridge else []
         options += ["HC1"] if self.cov_type == "HC1" else []
         options += [] if self.given is None else [f"given {self.given}"]
         formula = moments.design.titled(self.formula, moments.schema)

@@ -910,8 +910,8 @@ def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
         if not design.listed_units:
             source += ", dealt by a hash of their keys: too large rather than too small"
     else:
-        source = f"sampling variances from the declared design effect {design.deff:g}"
-    cut = f"weights above {design.cap:g} count as {design.cap:g}"
+        source = f"sampling variances from the declared design effect {design.deff:.10g}"
+    cut = f"weights above {design.cap:.10g} count as {design.cap:.10g}"
     capped = _capped(design, parts[0].totals.answers.rows)
     if capped is not None and not design.is_uncut:
         share, most = capped
@@ -964,6 +964,6 @@ def _on_total(design: Design, rows: RowCount) -> list[str]:
     low = (rows.estimate - width) * design.unit_weight
     if design.total is None or low <= design.total * (1 + _ROUNDING):
         return []
-    return [f"the declared total of the weights, {design.total:g}, is below their noisy sum with "
-            f"the cap, {rows.estimate * design.unit_weight:.4g} (at least {low:.4g}): check total= "
-            "and mean="]  # fmt: skip
+    return [f"the declared total of the weights, {design.total:.10g}, is below their noisy sum "
+            f"with the cap, {rows.estimate * design.unit_weight:.4g} (at least {low:.4g}): check "
+            "total= and mean="]  # fmt: skip

@@ -242,7 +242,7 @@ class FollowUp:
             if lacking := sorted(set(inside.tolist()) - set(ends.tolist())):
                 raise RequestError(
                     f"{self.entry!r} needs every edge of {self.time!r} within its bounds as an "
-                    f"edge; {lacking[0]:g} is not one of its edges"
+                    f"edge; {lacking[0]:.10g} is not one of its edges"
                 )
             points = (ends[:-1] + ends[1:]) / 2
         if clock.discrete:
