@@ -77,7 +77,8 @@ def completed(
     """
     add = {} if add is None else add
     names = [column.name for column in declared]
-    if isinstance(columns, str) or not isinstance(add, Mapping):
+    tables = isinstance(add, Mapping) and all(isinstance(one, Mapping) for one in add.values())
+    if isinstance(columns, str) or not tables:
         raise SchemaError(
             "columns= is a list of names, and add= a mapping of names to keys of a schema file, "
             "such as {'sex': {'levels': ['f', 'm']}}"

@@ -13,7 +13,9 @@ from dpstats.schema.foreign import Declared, bounds_of, whole_points
 
 PROFILE = "https://datapackage.org/profiles/2.0/tableschema.json"
 OWN = "dpstats"  # a property of fields: what the standard has no word for
-_TRUTHS = ({"true", "True", "TRUE", "1"}, {"false", "False", "FALSE", "0"})
+_TRUTHS = (("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0"))
+_TABLES = ("constraints", OWN)
+_LISTS = ("missingValues", "trueValues", "falseValues", "categories", "enum")
 _READ: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "date": {"format": ("default", "%Y-%m-%d")},
     "integer": {"groupChar": ("",), "bareNumber": (True,)},
@@ -91,31 +93,44 @@ def declared_fields(document: Mapping[str, Any]) -> list[Declared]:
     fields = table.get("fields")
     if not isinstance(fields, Sequence) or not all(isinstance(f, Mapping) for f in fields):
         raise SchemaError("a Table Schema needs a list of fields")
-    return [_declared(field, table.get("missingValues", [""])) for field in fields]
+    return [_declared(_said(field), table.get("missingValues", [""])) for field in fields]
 
 
 def declared_between(document: Mapping[str, Any]) -> dict[str, Any]:
     """Plain data of rules between columns, public totals and the design of a Table Schema."""
     own = _table_schema(document).get(OWN, {})
-    own = own if isinstance(own, Mapping) else {}
     between = {name: own.get(name, ()) for name in ("rules", "totals")}
     return between | {"design": own.get("design")}
 
 
 def _table_schema(document: Mapping[str, Any]) -> Mapping[str, Any]:
     table: Any = document
-    if "resources" in table:
+    if table.get("resources") is not None:
         resources = table["resources"]
         if not isinstance(resources, Sequence) or len(resources) != 1:
             raise SchemaError(
                 "the data package holds several resources; give the schema of one of them"
             )
         table = resources[0]
-    if isinstance(table, Mapping) and "fields" not in table and "schema" in table:
+    if isinstance(table, Mapping) and table.get("fields") is None and "schema" in table:
         table = table["schema"]
     if not isinstance(table, Mapping):
         raise SchemaError("the Table Schema must be in the file itself, as a mapping with fields")
-    return table
+    return _said(table)
+
+
+def _said(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """A mapping without what is null, which is absent; its parts must be of their kind."""
+    said = {key: value for key, value in plain.items() if value is not None}
+    for key, value in said.items():
+        listed = isinstance(value, Sequence) and not isinstance(value, str)
+        if key in _TABLES and not isinstance(value, Mapping):
+            raise SchemaError(f"{key} of a Table Schema must be a mapping, got {short(value)}")
+        if key in _LISTS and not listed:
+            raise SchemaError(f"{key} of a Table Schema must be a list, got {short(value)}")
+        if isinstance(value, Mapping):
+            said[key] = _said(value)
+    return said
 
 
 def _declared(field: Mapping[str, Any], missing: Any) -> Declared:
@@ -145,7 +160,7 @@ def _declared(field: Mapping[str, Any], missing: Any) -> Declared:
     if not constraints.get("required", False):
         given = field.get("missingValues", missing)
         texts = [one.get("value", "") if isinstance(one, Mapping) else one for one in given]
-        plain["missing_values"] = [str(text) for text in texts if text != ""]
+        plain["missing_values"] = [str(text) for text in texts if text not in ("", None)]
         plain |= {} if "missing" in own else {"allow_missing": True}
     if isinstance(field.get("description"), str) and field["description"]:
         plain["note"] = field["description"]
@@ -158,7 +173,8 @@ def _unread(field: Mapping[str, Any], levels: Any) -> str | None:
     if isinstance(levels, Mapping) and len(levels) < len(field["categories"]):
         return "levels: two of its categories have the same label"
     truths = [field.get(key, []) for key in ("trueValues", "falseValues")]
-    if kind == "boolean" and any(set(t) - known for t, known in zip(truths, _TRUTHS, strict=True)):
+    pairs = zip(truths, _TRUTHS, strict=True)
+    if kind == "boolean" and any(text not in known for texts, known in pairs for text in texts):
         return "levels, such as ['no', 'yes']: it has trueValues of its own"
     for key, read in _READ.get(kind, {}).items():
         if field.get(key, read[0]) not in read:
@@ -172,10 +188,8 @@ def _unread(field: Mapping[str, Any], levels: Any) -> str | None:
 def _levels(field: Mapping[str, Any], constraints: Mapping[str, Any]) -> Any:
     """Levels, with labels if there are any; None without them."""
     categories = field.get("categories")
-    if isinstance(categories, Sequence) and categories and isinstance(categories[0], Mapping):
-        return {
-            str(category.get("label", category.get("value"))): category.get("value")
-            for category in categories
-        }
+    if categories and all(isinstance(category, Mapping) for category in categories):
+        said = map(_said, categories)
+        return {str(one.get("label", one.get("value"))): one.get("value") for one in said}
     levels = categories or constraints.get("enum")
     return None if levels is None else list(levels)

@@ -45,7 +45,7 @@ def _column(column: Column) -> dict[str, Any]:
 def declared_columns(document: Mapping[str, Any], table: str | None) -> list[Declared]:
     """The columns of a table, each with what is lacking; a ``private_id`` is left out."""
     columns = _table(document, table)
-    if not columns.get("row_privacy", False) and columns.get("max_ids", 1) != 1:
+    if not columns.get("row_privacy", False) and columns.get("max_ids") not in (None, 1):
         raise SchemaError(
             f"a person may have {short(columns['max_ids'])} rows (max_ids), which a plan says and "
             "no schema: set row_privacy to True in the metadata, and plan with rows_per_person= "
@@ -93,6 +93,6 @@ def _declared(name: str, plain: Any) -> Declared:
         todo.append(f"levels, or low and high: the type {short(kind)} has no counterpart")
     if kind is not None and plain.get("missing_value") is not None:
         declaration["missing"] = plain["missing_value"]
-    elif kind is not None and plain.get("nullable", True):
+    elif kind is not None and (plain.get("nullable") is None or plain["nullable"]):
         declaration["allow_missing"] = True
     return Declared(name, declaration, tuple(todo))

@@ -157,6 +157,36 @@ def test_what_frictionless_does_not_say_is_asked_for():
         assert schema["x"] == dps.Category("x", ["ja", "nein"], allow_missing=True)
 
 
+def test_null_is_absent_and_parts_of_another_kind_are_refused():
+    bounds = {"minimum": 0, "maximum": 9, "required": None}
+    fields = [
+        {"name": "x", "type": "integer", "constraints": bounds, "missingValues": None,
+         "groupChar": None, "categories": None, "description": None, "dpstats": {"edges": None}},
+        {"name": "ok", "type": "boolean", "trueValues": None, "constraints": None,
+         "dpstats": None},
+        {"name": "c", "type": "integer", "missingValues": ["", None],
+         "categories": [{"value": 1, "label": "a"}, {"value": 2, "label": None}]},
+    ]  # fmt: skip
+    document = {"resources": None, "fields": fields, "missingValues": None, "dpstats": None}
+    assert list(dps.Schema.from_frictionless(document)) == [
+        dps.Number("x", 0, 9, points=10, allow_missing=True),
+        dps.Boolean("ok", allow_missing=True),
+        dps.Category("c", {"a": 1, "2": 2}, allow_missing=True),
+    ]
+    for key, wrong, what in [
+        ("constraints", [], "mapping"), ("dpstats", "x", "mapping"), ("trueValues", "ja", "list"),
+        ("missingValues", 9, "list"), ("categories", True, "list"),
+        ("constraints", {"enum": 1}, "list"),
+    ]:  # fmt: skip
+        with pytest.raises(dps.SchemaError, match=f"of a Table Schema must be a {what}, got"):
+            dps.Schema.from_frictionless({"fields": [{"name": "x", key: wrong}]})
+    with pytest.raises(dps.SchemaError, match="add= a mapping of names to keys"):
+        dps.Schema.from_frictionless(document, add={"x": None})
+    table = {"max_ids": None, "b": {"type": "boolean", "nullable": None, "missing_value": None}}
+    found = dps.Schema.from_smartnoise({"": {"": {"t": table}}})
+    assert list(found) == [dps.Boolean("b", allow_missing=True)]
+
+
 def test_smartnoise(tmp_path):
     (tmp_path / "PUMS.yaml").write_text(PUMS)
     with pytest.raises(dps.SchemaError, match="Add for\n  sex: levels\nwith"):
