@@ -24,8 +24,10 @@ def with_outcomes(folder, survey, entries):
         {"name": "ill", "kind": "boolean"},
     )
     risk = {"name": "risk", "kind": "logistic", "formula": "ill ~ smoker + region + old"}
-    for name, more in (("one", {}), ("two", {"stages": 2})):
-        text = "[budget]\nrho = 0.2\n" + columns + entries("analysis", risk | more)
+    table = {"name": "ages", "kind": "proportion", "condition": "old"}
+    two = risk | {"stages": 2}
+    for name, asked in (("one", [risk, table]), ("two", [two]), ("both", [two, table])):
+        text = "[budget]\nrho = 0.2\n" + columns + entries("analysis", *asked)
         (folder / f"{name}.toml").write_text(text)
 
 
@@ -34,11 +36,14 @@ def test_two_stages_at_once_or_one_after_the_other(printed):
     assert "Second stage: 5 sums of the score at a pilot" in at_once
     assert "the rows are read twice" in printed("plan two.toml -o plan.json")
     printed(f"{RELEASE} one.toml table.csv -o one.zip")
+    refused = printed("plan both.toml --start one.zip -o later.json", code=REFUSED)
+    assert "'ages' has none" in refused
     later = printed("plan two.toml --start one.zip -o later.json")
     assert "Still to be spent: rho = 0.2" in later
     printed("ledger new book --kind zcdp --cap 0.2")
     printed(f"{RELEASE} later.json table.csv --ledger book -o later.zip")
     assert dps.load("later.zip").budget == dps.ZCDP(0.4)
+    assert set(dps.load("later.zip").analyses) == {"risk", "ages"}
     refused = printed("plan two.toml --start plan.json -o x.json", code=REFUSED)
     assert "plan.json is a plan, not a release" in refused
 
