@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
+from dpstats.analyses.tables.cells import TableOfCells, crosstab
 from dpstats.results.rendering import escaped
 
 SCHEMA = dps.Schema([
@@ -75,6 +76,13 @@ def test_cross_tables_are_those_of_the_rows(release, rows):
 def test_cross_tables_that_are_not_there(release, name, columns, options, words):
     with pytest.raises(dps.RequestError, match=words):
         release.infer(name).crosstab(*columns, **options)
+
+
+def test_a_number_names_no_column_of_a_cross_table():
+    table = TableOfCells(("2019", "b"), (("no", "yes"), ("x", "y")))
+    assert crosstab([table], ["b", "2019"], range(4)).loc["y"].tolist() == [1, 3]
+    with pytest.raises(dps.RequestError, match=r"crosstab\(2019, 'b'\): .* name each column"):
+        crosstab([table], [2019, "b"], range(4))
 
 
 def test_latex_escapes_labels(release):

@@ -71,15 +71,15 @@ def crosstab(
 
     start = 0
     every = np.asarray(list(values), dtype=np.float64)
+    names = {name for name in columns if isinstance(name, str)}
+    distinct = len(names) == len(columns)
     for table in tables:
-        if sorted(table.columns) == sorted(map(str, columns)):
+        if distinct and names == set(table.columns):
             break
         start += table.size
     else:
         known = [table.columns for table in tables]
-        names = {name for name in columns if isinstance(name, str)}
-        margin = any(names < set(table.columns) for table in tables)
-        if margin and 0 < len(names) == len(columns):
+        if distinct and any(set() < names < set(table.columns) for table in tables):
             advice = f"; for a margin infer dps.Marginals({list(columns)}, degree={len(columns)})"
         elif known:
             advice = f"; name each column, as in crosstab({', '.join(map(repr, known[0]))})"
