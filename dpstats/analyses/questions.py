@@ -22,8 +22,8 @@ from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.families.tables.inside_bins import BinOffsets
-from dpstats.schema import MISSING_LABEL, Column, Number, Schema
-from dpstats.schema.conditions import cell_index
+from dpstats.schema import Column, Number, Schema
+from dpstats.schema.conditions import cell_index, names_missing, parsed_condition
 
 Points = Mapping[str, Codes]
 Parts = tuple[Floats, Floats]
@@ -64,7 +64,7 @@ Comparison = tuple[list[str], Floats, Floats, Floats, Floats]
 
 def answered_in(schema: Schema, condition: str) -> list[str]:
     """Columns of a condition that may be missing, unless it names '(missing)' itself."""
-    if MISSING_LABEL in condition:
+    if names_missing(parsed_condition(condition)[0]):
         return []
     return [c.name for c in Cells.condition(schema, condition).columns if c.allow_missing]
 

@@ -158,6 +158,13 @@ def parsed_condition(text: str) -> tuple[ast.expr, dict[str, str]]:
         ) from None
 
 
+def names_missing(node: ast.expr) -> bool:
+    """Whether a condition, or a part of one, compares with ``"(missing)"`` itself."""
+    return any(
+        isinstance(part, ast.Constant) and part.value == MISSING_LABEL for part in ast.walk(node)
+    )
+
+
 def names_in_condition(text: str, columns: Collection[str]) -> set[str]:
     """Names in a condition on some columns, as these have them where they do."""
     tree, quoted = parsed_condition(text)
@@ -301,10 +308,7 @@ class _Reader:
                 return self.evaluate(operand, columns)[::-1]
             case ast.Compare():
                 column, bins = self._compare(node)
-                known = known or any(
-                    isinstance(part, ast.Constant) and part.value == MISSING_LABEL
-                    for part in ast.walk(node)
-                )
+                known = known or names_missing(node)
             case _:
                 column = self._column(node)
                 if not isinstance(column, Boolean):

@@ -128,6 +128,37 @@ def test_without_noise_proportions_are_those_of_the_rows_with_a_value(release, f
     assert gap == pytest.approx(risks["no"] - risks["yes"], rel=1e-9)
 
 
+def test_names_and_levels_that_hold_the_word_missing_keep_the_denominator(silent_noise):
+    """Only the level "(missing)" itself makes a proportion one of all rows."""
+    schema = dps.Schema([
+        dps.Category("smoker", ["no", "yes"], allow_missing=True),
+        dps.Category("reason", ["refused", "blank (missing)"], allow_missing=True),
+        dps.Boolean("age (missing)"),
+    ])  # fmt: skip
+    rows = pd.DataFrame({
+        "smoker": ["yes", "yes", "no", "no", None, None, None, None],
+        "reason": ["refused", "blank (missing)", None, None] * 2,
+        "age (missing)": [True, False] * 4,
+    })  # fmt: skip
+    shares = {
+        "smoker == 'yes' and `age (missing)`": 1 / 4,
+        "reason == 'blank (missing)'": 1 / 2,
+        "smoker != 'yes' and reason in ['refused', 'blank (missing)']": 0,
+        "smoker == '(missing)' and `age (missing)`": 2 / 8,
+        "reason in ['refused', '(missing)']": 6 / 8,
+    }
+    asked = {text: dps.Proportion(text) for text in shares}
+    asked["gap"] = dps.Difference(
+        "smoker == 'yes' and reason != 'blank (missing)'", by="age (missing)"
+    )
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1e5))
+    with _noise_from(silent_noise):
+        release = dps.release(plan, rows, rng=0, m=50, k=5)
+    for text, share in shares.items():
+        assert float(release.infer(text)) == pytest.approx(share, abs=1e-4), text
+    assert release.infer("gap").params[0] == pytest.approx(1, abs=1e-3)
+
+
 HELD = {
     "mean": (dps.Mean("pay"), lambda rows: rows["pay"].mean()),
     "correlation": (dps.Correlation(["age", "pay"]), lambda rows: rows["age"].corr(rows["pay"])),
