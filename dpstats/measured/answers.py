@@ -159,7 +159,8 @@ class Answers(Cached):
 
         Their number is not public: it is that noisy count.
         """
-        rows = RowCount(float(self.sums[-1]), self.law(-1), self.rows.rows_per_person)
+        k = self.rows.rows_per_person
+        rows = RowCount(float(self.sums[-1]), self.law(-1), k, of_group=True)
         return replace(self, rows=rows)
 
     @cached_property
@@ -172,8 +173,7 @@ class Answers(Cached):
         """
         if self.rows.rows_per_person == 1:
             return self
-        rows, sources = self.rows, self._rows.sources
-        persons = sources.fewest_persons if rows is sources.rows else rows.fewest_persons
+        rows, persons = self.rows, self.rows.fewest_persons
         unit = rows.value / persons.value if rows.public else float(rows.rows_per_person)
         return replace(
             self,
@@ -209,8 +209,7 @@ class Answers(Cached):
         None where the number of rows is public, or is not the one that was measured.
         """
         sources = self._rows.sources
-        measured = self.rows is sources.rows or self.rows is sources.fewest_persons
-        if self.rows.public or not measured:
+        if self.rows.public or self.rows not in (sources.rows, sources.rows.fewest_persons):
             return None
         keys = self._rows.joint_keys(self.law_of)
         distinct = {key: i for i, key in enumerate(dict.fromkeys(keys))}

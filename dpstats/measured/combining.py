@@ -303,11 +303,6 @@ class Sources(Cached):
         )
 
     @cached_property
-    def fewest_persons(self) -> RowCount:
-        """The fewest persons that have these rows."""
-        return self.rows.fewest_persons
-
-    @cached_property
     def weights_of_count(self) -> Floats:
         """Weights (measured functions,) of their noises in the estimated number of rows."""
         if self.n is not None:

@@ -25,6 +25,7 @@ class RowCount:
     whole: bool = True  # a number of rows over another need not be
     weight: float = 1.0  # that a row counts for, the mean of a survey
     of_table: int | None = None  # rows of a survey, where their number is public
+    of_group: bool = False  # such as a subgroup: a noisy count of its own, whatever its value
 
     @property
     def of_persons(self) -> RowCount:
@@ -47,7 +48,9 @@ class RowCount:
         if self.law is None:
             return RowCount(max(1.0, float(self.estimate // self.rows_per_person)))
         k = self.rows_per_person
-        return RowCount(self.estimate / k, divided(self.law, k), whole=False)
+        return RowCount(
+            self.estimate / k, divided(self.law, k), whole=False, of_group=self.of_group
+        )
 
     @property
     def value(self) -> int:

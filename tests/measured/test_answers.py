@@ -1,5 +1,7 @@
 """Answers: exact at zero noise, and with the exact law of their noise otherwise."""
 
+import pickle
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
@@ -158,3 +160,20 @@ def test_answers_come_with_the_number_of_rows_where_it_is_not_public():
     assert both.law(2).variance == both.rows.law.variance
     combined = plain.sums.sum(), private.count.sums[0]
     assert min(combined) - 1e-9 <= both.sums[2] <= max(combined) + 1e-9
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_the_joint_law_with_the_number_of_rows_survives_a_pickle(k):
+    """And a subgroup's count has none, even if it has the value and the law of that number."""
+    asked = {"t": dps.Marginals(["tall"], 1)}
+    plan = dps.plan(SCHEMA, asked, budget=PureDP(1), unit="add_remove", rows_per_person=k)
+    answers = answer(dps.measure(plan, frame()), [table("tall"), ROWS])
+    for about in (answers, answers.of_persons):
+        again = pickle.loads(pickle.dumps(about))
+        assert again.with_count is not None
+        assert again.with_count[0] == about.with_count[0]
+        np.testing.assert_array_equal(again.with_count[1], about.with_count[1])
+    of_group = answers.of_counted_rows()
+    assert replace(of_group.rows, of_group=False) == answers.rows
+    assert of_group.with_count is None
+    assert of_group.of_persons.with_count is None

@@ -278,6 +278,7 @@ class NoisyTable:
             estimate=float(self.answers.sums[cells].sum()),
             law=None if law is None else divided(law, 1 / weight),
             whole=self.answers.unit == 1,
+            of_group=True,
         )
         return NoisyTable(replace(self.answers, rows=total), cells, shifts)
 
