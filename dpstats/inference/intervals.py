@@ -39,9 +39,15 @@ class Intervals(ABC):
     """
 
     @property
+    def ranges(self) -> tuple[Floats | float, Floats | float]:
+        """Least and largest values that the parameters can have, (d,) or the same for all."""
+        return -np.inf, np.inf
+
+    @property
     def range_widths(self) -> Floats | float:
         """(d,) of all values that the parameters can have; infinite where these have no ends."""
-        return np.inf
+        low, high = self.ranges
+        return high - low
 
     @property
     def least_pvalue(self) -> float:
@@ -96,9 +102,10 @@ class Several(Intervals):
         return len(self.parts)
 
     @property
-    def range_widths(self) -> Floats:
-        """(d,) of all values that the parameters can have."""
-        return np.concatenate([np.atleast_1d(part.range_widths) for part in self.parts])
+    def ranges(self) -> Ends:
+        """Least and largest values (d,) that the parameters can have."""
+        low, high = zip(*(part.ranges for part in self.parts), strict=True)
+        return np.hstack(low), np.hstack(high)
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays."""

@@ -270,7 +270,7 @@ class RowsResult(_FromRows):
             )
         check_alternative(alternative)
         dated = self.terms[0] in self.dates
-        value = tested_value(value, dated)
+        value = tested_value(value, self.intervals, dated)
 
         def rejected(alpha: float) -> bool:
             low, high = self.conf_int(alpha=alpha).tolist()

@@ -369,14 +369,15 @@ class EstimateResult(Cached, Result):
                 "test() needs value=, the value of the parameter under the null hypothesis; where "
                 "you ask for a power, the test needs null="
             )
-        value = tested_value(value, self.terms[i] in self.dates)
+        value = tested_value(value, self._intervals_of(i), self.terms[i] in self.dates)
         return self._tested(i, value, self._pvalue(i, value, alternative), alternative)
+
+    def _intervals_of(self, i: int) -> Intervals:
+        return self.intervals.subset(slice(i, i + 1)) if len(self.terms) > 1 else self.intervals
 
     def _pvalue(self, i: int, value: float, alternative: Alternative) -> float:
         """P-value that parameter number i equals a value."""
-        several = len(self.terms) > 1
-        intervals = self.intervals.subset(slice(i, i + 1)) if several else self.intervals
-        return float(intervals.pvalues(value, alternative)[0])
+        return float(self._intervals_of(i).pvalues(value, alternative)[0])
 
     def single_test(self, value: float | None = None) -> Result:
         """The test of the only parameter; see `Result.single_test`."""

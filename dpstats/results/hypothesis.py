@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -13,13 +14,15 @@ from dpstats.arrays import Floats
 from dpstats.checks import Alternative, Target, check_alpha, check_number, check_target
 from dpstats.error_rates import benjamini_hochberg, holm
 from dpstats.errors import RequestError
+from dpstats.inference.intervals import Intervals
 from dpstats.results.base import Result
-from dpstats.results.rendering import Page, shown_pvalue, significant
+from dpstats.results.rendering import Days, Page, shown_pvalue, significant
 from dpstats.schema.dates import day_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_ROUNDED = 1e-9  # relative, of the ends of a range
 Adjustment = Literal["holm", "fdr_bh", "none"]
 ADJUSTED: Mapping[Adjustment, tuple[str, str, Callable[[Floats], Floats]]] = {
     "holm": ("Holm", "adjusted by Holm's method over all", holm),
@@ -35,10 +38,22 @@ def adjusted(pvalues: Floats, adjust: Adjustment) -> Floats:
     return all_pvalues
 
 
-def tested_value(value: float | date | str, dated: bool) -> float:
-    """The value of a null hypothesis; of a term that is dated, a date or its text is a day."""
+def tested_value(value: float | date | str, intervals: Intervals, dated: bool) -> float:
+    """The value of a null hypothesis on one parameter, which must be able to have it.
+
+    Of a parameter that is dated, a date or its text is a day.
+    """
     day = day_of(value) if dated else None
-    return check_number("value", cast("float", value)) if day is None else day
+    number = check_number("value", cast("float", value)) if day is None else day
+    low, high = (float(np.squeeze(end)) for end in intervals.ranges)
+    close = [end for end in (low, high) if math.isclose(number, end, rel_tol=_ROUNDED)]
+    if not (low <= number <= high or close):
+        show = Days(0) if dated else "{:.10g}".format
+        raise RequestError(
+            f"value={show(number)} is impossible: the parameter is between {show(low)} and "
+            f"{show(high)} in any table; test a value between them"
+        )
+    return min(max(number, low), high)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -95,6 +95,10 @@ COMPARED = {  # one of each kind of interval, half of them where the number of r
         "components": dps.PCA(["age", "pay", "score"]),
     },
 }
+RANGES = {
+    "share": (0, 1), "share in a group": (0, 1), "cells": (0, 1), "difference": (-1, 1),
+    "two means": (-40, 40), "covariance": (0, 3604), "correlations": (-1, 1),
+}  # fmt: skip
 JOINTLY = {"cells", "covariance", "components", "line"}  # by a law of all terms together
 
 
@@ -131,6 +135,10 @@ def test_intervals_of_both_methods_and_targets_and_tests_fit_each_other(people, 
             for end in ends(alpha=0.1)[0]:
                 pvalue = result.test(float(end), term=term).pvalue
                 assert pvalue == pytest.approx(0.1, rel=1e-2), name
+            low, high = RANGES.get(name, (-np.inf, np.inf))
+            for value in {low - 0.1, high + 0.1} - {-np.inf, np.inf}:
+                with pytest.raises(dps.RequestError, match=f"between {low} and {high}"):
+                    result.test(value, term=term)
 
 
 def released_of(schema, rows, asked, budget, m, unit="replace"):

@@ -218,6 +218,9 @@ def test_the_test_of_a_value_agrees_with_the_interval(one_release):
     far = share.test(0.9)
     assert 0.025 <= far.pvalue < 0.0251
     assert "no p-value is below 0.025, the probability that the radius fails" in far.summary()
+    for value in (-0.01, 30):
+        with pytest.raises(RequestError, match="between 0 and 1 in any table"):
+            share.test(value)
     with pytest.raises(RequestError, match="needs a single parameter"):
         inferred(one_release, "line").test(0)
 

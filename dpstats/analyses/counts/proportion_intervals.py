@@ -40,7 +40,7 @@ class ProportionIntervals(Estimated):
 
     answers: Answers
     tables: tuple[slice, ...] = ()
-    range_widths: ClassVar[float] = 1.0
+    ranges: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __len__(self) -> int:
         return len(self.answers.sums)

@@ -72,9 +72,9 @@ class QuantileIntervals(Intervals, Cached):
         return self.cuts[:-1] if self.discrete else self.cuts[1:-1]
 
     @property
-    def range_widths(self) -> float:
-        """Distance of the bounds."""
-        return float(np.ptp(self.cuts))
+    def ranges(self) -> tuple[float, float]:
+        """The bounds."""
+        return float(self.cuts[0]), float(self.cuts[-1])
 
     @cached_property
     def fitted(self) -> Floats:
@@ -237,8 +237,6 @@ class QuantileIntervals(Intervals, Cached):
             if value not in self.cuts:
                 raise RequestError(f"{value:.10g} is not a declared value of {self.number.name!r}")
             return int(np.searchsorted(self.cuts, value))
-        if not self.cuts[0] <= value <= self.cuts[-1]:
-            raise RequestError(f"{value:.10g} is outside the bounds of {self.number.name!r}")
         side = "right" if self.number.closed == "left" else "left"
         return int(np.searchsorted(self.cuts[1:-1], value, side=side))  # type: ignore[call-overload]
 

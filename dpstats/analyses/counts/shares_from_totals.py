@@ -23,7 +23,7 @@ from dpstats.analyses.moments.mean_intervals import Contrast
 from dpstats.analyses.moments.mean_sampling import PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.arrays import Floats
-from dpstats.checks import Alternative, Target, check_proportion
+from dpstats.checks import Alternative, Target
 from dpstats.inference.confidence_law import ConfidenceLaw
 from dpstats.results.estimates import OneParameter
 
@@ -55,9 +55,9 @@ class SharesFromTotals(OneParameter):
         return float(np.squeeze(self.rows.privacy_variance))
 
     @property
-    def range_widths(self) -> Floats | float:
-        """Width of the range of shares."""
-        return self.rows.range_widths
+    def ranges(self) -> tuple[Floats | float, Floats | float]:
+        """Least and largest share."""
+        return self.rows.ranges
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits, two (1,) arrays."""
@@ -81,7 +81,7 @@ class SharesFromTotals(OneParameter):
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-value (1,) that it equals `value`."""
-        return self.totals.pvalues(check_proportion(value), alternative)
+        return self.totals.pvalues(value, alternative)
 
 
 @dataclass(frozen=True)

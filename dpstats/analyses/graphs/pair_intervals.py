@@ -202,7 +202,7 @@ class PairIntervals(Intervals, Cached):
 
     covariance: NoisyCovariance
     pairs: Pairs
-    range_widths: ClassVar[float] = 2.0
+    ranges: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     @property
     @abstractmethod

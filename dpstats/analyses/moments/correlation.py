@@ -188,7 +188,7 @@ class NoisyPair(OneParameter, Cached):
     Chernoff's bound for the squares and Bernstein's for the others, a fifth of the error each.
     """
 
-    range_widths: ClassVar[float] = 2.0
+    ranges: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     observed: Floats  # (6,) noisy n, sum x, sum y, sum x^2, sum y^2, sum xy
     laws: tuple[NoiseLaw | None, ...]  # of independent noises; None for a public n

@@ -208,13 +208,8 @@ class CovarianceIntervals(Intervals, Cached):
         return np.asarray(self.covariance.matrix[self.pairs[0], self.pairs[1]] * self.scale)
 
     @property
-    def range_widths(self) -> Floats:
-        """(d,) of all covariances of bounded rows."""
-        low, high = self._range
-        return high - low
-
-    @property
-    def _range(self) -> Ends:
+    def ranges(self) -> Ends:
+        """Least and largest covariances (d,) of bounded rows."""
         unbounded = np.full_like(self.values, np.inf)
         return self.clipped(-unbounded), self.clipped(unbounded)
 
@@ -249,7 +244,7 @@ class CovarianceIntervals(Intervals, Cached):
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays."""
         if self.covariance.unknown:
-            return self._range
+            return self.ranges
         errors = self.errors("both" if target == "population" else "privacy")
         ends = np.quantile(errors, [alpha / 2, 1 - alpha / 2], axis=1)
         low, high = ends[1].max(axis=0), ends[0].min(axis=0)

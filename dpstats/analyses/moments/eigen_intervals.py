@@ -62,9 +62,9 @@ class EigenIntervals(Intervals, Cached):
         return descending(self.covariance.matrix)
 
     @property
-    def range_widths(self) -> Floats:
-        """(k,) of all eigenvalues of the population."""
-        return self._most(self.k, "population") * self.unit
+    def ranges(self) -> Ends:
+        """Least and largest eigenvalues (k,) of the population."""
+        return np.zeros(self.k), self._most(self.k, "population") * self.unit
 
     @cached_property
     def corrected(self) -> Floats:

@@ -524,11 +524,6 @@ class DesignIntervals(Estimated, Cached):
         return low, high
 
     @property
-    def range_widths(self) -> Floats:
-        """Width (q,) of the range of the parameters."""
-        return self.ranges[1] - self.ranges[0]
-
-    @property
     def _possible(self) -> Floats:
         """See `Estimates.possible`."""
         return np.clip(self.estimate, *self.ranges)

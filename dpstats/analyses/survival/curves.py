@@ -174,9 +174,9 @@ class DrawnIntervals(CurveLimits, Cached):
         return np.asarray(self.variances[1])
 
     @property
-    def range_widths(self) -> Floats:
-        """(d,)."""
-        return np.asarray(self.ends[1] - self.ends[0])
+    def ranges(self) -> Ends:
+        """Least and largest values (d,) that the parameters can have."""
+        return self.ends[0], self.ends[1]
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits (d,) between which all but alpha/2 of the draws on either side lie."""

@@ -84,7 +84,7 @@ def test_tests_agree_with_intervals(fitted):
     assert result.test(12, "smaller").pvalue > 0.9
     assert score.test(22).pvalue > 0.05
     assert score.test(0).pvalue < 0.01
-    for one, value, message in ((result, 120, "bounds"), (score, 23, "declared value")):
+    for one, value, message in ((result, 120, "between 0 and 100"), (score, 23, "declared value")):
         with pytest.raises(dps.RequestError, match=message):
             one.test(value)
 

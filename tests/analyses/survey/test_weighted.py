@@ -67,6 +67,15 @@ def test_totals_are_those_of_r(surveyed, released):
         same(exact.params, exact.sampling_covariance, surveyed.figures["totals"], [place])
 
 
+def test_values_that_no_population_can_have_are_refused(released):
+    for name, value, ends in [
+        ("ill", 30, "0 and 1"), ("women", -0.01, "0 and 1"), ("income", -1, "0 and 100"),
+        ("difference_of_sexes", -2, "-1 and 1"),
+    ]:  # fmt: skip
+        with pytest.raises(dps.RequestError, match=f"between {ends} in any table"):
+            released.infer(name).test(value)
+
+
 @pytest.mark.parametrize("m", [2, 3, 4, 5])
 def test_squares_of_contrasts_are_the_variance_on_average_over_pairings(m):
     """Over all orders of m units of a stratum: m / (m - 1) times squares about their mean."""
