@@ -92,11 +92,6 @@ class Proportion:
         if group is None:
             return Family((trait,))
         columns, sets = self._sets(schema)
-        if not all(np.any(cells) for cells, _ in sets):
-            raise RequestError(
-                f"{self.condition!r} has the same value in all {group.described}; there is "
-                "nothing to estimate"
-            )
         return Family(tuple(Indicator(cell_set(columns, cells), label) for cells, label in sets))
 
     def _sets(
@@ -108,6 +103,11 @@ class Proportion:
         group = group or Subgroup(EVERY_CELL)
         columns = tuple(c for c in schema if c in trait.columns or c in group.columns)
         inside, holds = group.over(columns), trait.cells.over(columns)
+        if not (np.any(inside & holds) and np.any(inside & ~holds)):
+            raise RequestError(
+                f"{self.condition!r} has the same value in all {group.described}; there is "
+                "nothing to estimate"
+            )
         return columns, [
             (inside & holds, f"({self.condition}){label}"),
             (inside & ~holds, f"not ({self.condition}){label}"),

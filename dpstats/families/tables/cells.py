@@ -443,6 +443,8 @@ class Partition(Block):
 
     def _unions(self, wanted: Partition) -> Derivation | None:
         """Sets of another partition that are unions of these."""
+        if wanted == self:  # also of sets without a cell, which hold no row
+            return Derivation(np.arange(self.size), self.size)
         if not set(wanted.columns) <= set(self.columns):
             return None
         at, own = wanted.member_of(self.columns), self.member_of(self.columns)

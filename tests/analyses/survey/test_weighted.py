@@ -5,7 +5,9 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.formula.api as smf
 from scipy import stats
+from statsmodels.genmod.families import Binomial
 
 import dpstats as dps
 from dpstats.error_rates import holm
@@ -74,6 +76,31 @@ def test_values_that_no_population_can_have_are_refused(released):
     ]:  # fmt: skip
         with pytest.raises(dps.RequestError, match=f"between {ends} in any table"):
             released.infer(name).test(value)
+
+
+def test_cells_that_no_row_of_a_subgroup_can_be_in_are_answered(surveyed):
+    """They were measured and charged for, and then every answer was refused."""
+    frame, given = surveyed.rows, "ill or sex == 'f' or region == 'coast'"
+    schema = surveyed.schema()
+    asked = {
+        "means": dps.GroupMeans("ill", by="sex", given="ill or sex == 'f'"),
+        "odds": dps.Logistic("ill ~ sex + region", given=given),
+    }
+    plan = dps.plan(schema, asked, budget=dps.PureDP(10**10), unit="add_remove", n=1500)
+    release = dps.release(plan, frame, rng=0, m=2, k=10)
+    women = frame[frame["sex"] == "f"]
+    means = [np.average(women["ill"], weights=women["u"]), 1]
+    np.testing.assert_allclose(release.infer("means").params, means, rtol=1e-6)
+    inside = frame[frame["ill"].astype(bool) | (frame["sex"] == "f") | (frame["region"] == "coast")]
+    known = smf.glm("ill ~ sex + region", inside.assign(ill=inside["ill"].astype(int)),
+                    family=Binomial(), freq_weights=inside["u"]).fit()  # fmt: skip
+    np.testing.assert_allclose(release.infer("odds").params, known.params, rtol=1e-5)
+
+
+def test_a_share_that_is_the_same_in_all_rows_is_refused_before_it_is_paid_for(surveyed):
+    for given in ("ill and sex == 'f'", "not ill"):
+        with pytest.raises(dps.RequestError, match="same value in all rows"):
+            dps.plan(surveyed.schema(), {"x": dps.Proportion("ill", given=given)}, dps.PureDP(1))
 
 
 @pytest.mark.parametrize("m", [2, 3, 4, 5])
