@@ -51,10 +51,16 @@ def _array(series: pd.Series[Any], as_text: Callable[[object], bytes | None]) ->
         converted = pa.Array.from_pandas(series)
     except (pa.ArrowException, TypeError, ValueError):  # broken text, or a type of pandas alone
         converted = None
-    custom = converted is not None and isinstance(converted.type, pa.BaseExtensionType)
-    if converted is None or (custom and not hasattr(dtype, "pyarrow_dtype")):  # periods, intervals
+    of_arrow = hasattr(kind, "pyarrow_dtype")
+    if converted is None or (_is_extension(converted.type) and not of_arrow):  # periods, intervals
         return _objects(series.astype(object), as_text)
     return converted.combine_chunks() if isinstance(converted, pa.ChunkedArray) else converted
+
+
+def _is_extension(kind: pa.DataType) -> bool:
+    """True of the type of a Categorical, too, whose levels have an extension of Arrow's types."""
+    values = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return isinstance(values, pa.BaseExtensionType)
 
 
 def _objects(series: pd.Series[Any], as_text: Callable[[object], bytes | None]) -> pa.Array:

@@ -252,7 +252,7 @@ def test_p25_decimal_fraction_bool_and_zoned_datetime(check):
     column = dps.Category("v", ["2024-05-01", "x"], allow_missing=True)
     check(column, objects_of(days), [0, 0, 0, 2])
     months = pd.Series([pd.Period("2024-05", "M"), pd.NaT, pd.Period("2024-06", "M")])
-    for kind in (months.dtype, object):  # the first day of each
+    for kind in (months.dtype, object, "category"):  # the first day of each
         check(column, pd.DataFrame({"v": months.astype(kind)}), [0, 2, 2])
     column = dps.Category("v", [0.1, 0.25], allow_missing=True)  # matched by value
     check(column, objects_of([Decimal("0.1"), Fraction(1, 4), 0.3]), [0, 1, 2])
