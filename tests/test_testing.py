@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
+from dpstats import testing
 from dpstats.analyses import registry
 from dpstats.analyses.counts.proportion import proportions_result
 from dpstats.families.block import Family
@@ -189,3 +190,10 @@ def test_a_preview_says_which_analysis_failed_and_where(part, schema, monkeypatc
     with pytest.raises(dps.RequestError, match=said) as raised:
         plan.preview(100)
     assert isinstance(raised.value.__cause__, TypeError)
+
+
+def test_only_a_number_is_nan_and_no_part_of_a_name():
+    for text in ("tenant  0.5", "finance, maintenance"):
+        assert not testing._holds_nan(text)
+    for text in ("share  nan", "[NaN, 0.5]", "-nan%"):
+        assert testing._holds_nan(text)
