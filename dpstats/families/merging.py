@@ -14,6 +14,9 @@ from dpstats.families.block import Block, Family
 Variances = Callable[[Sequence[Block], Sequence[int]], Sequence[float]]
 
 
+_EQUAL = 1 + 1e-9  # so that equal variances are equal in floating point
+
+
 def merge(
     wanted: Iterable[Block],
     variances: Variances,
@@ -77,7 +80,7 @@ def _dropped(
         others = {j: b for j, b in kept.items() if j != i}
         without = _chosen_variances(others, variances, list(terms))
         follows = {
-            j: (counts > 0) & (counts * variance <= measured)
+            j: (counts > 0) & (counts * variance <= measured * _EQUAL)
             for (j, counts), variance in zip(terms.items(), without, strict=True)
         }
         if whole:

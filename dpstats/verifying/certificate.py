@@ -337,7 +337,7 @@ def _combine(
 
     A combination of discrete Gaussian noises is taken as normal, less the coarsest step that it can
     have: of a sum of integers a quantile is lower by up to that. A weight is at most the standard
-    deviation of the combination over the smallest scale.
+    deviation of the combination over the smallest scale among its tables.
     """
     power = contents.power
     count = [one for one in contents.blocks if one.role == "count"]
@@ -350,19 +350,30 @@ def _combine(
     wanted += [one.block for one in combined.seen]
     functions = sum(block.size for block in wanted) + sum(one.block.size for one in alone)
     own = alpha / (functions + len(count))
-    step = 1 / math.sqrt(min(combined.variance.values()))
-    z = max(0.0, NormalDist().inv_cdf(1 - own / 2) - step)
+    normal = NormalDist().inv_cdf(1 - own / 2)
+
+    everywhere = n is None or bool(combined.seen)  # else other columns have no weight
+
+    def quantile_of(block: Block) -> float:
+        """In standard deviations."""
+        names = {column.name for column in block.columns}
+        variances = (combined.variance[id(one)] for one in (*combined.tables, *combined.seen)
+                     if everywhere or names & set(one.names))  # fmt: skip
+        return max(0.0, normal - 1 / math.sqrt(min(variances)))
+
     parts = []
     for block in wanted:
         noisy, variances = combined.estimates(block)
+        z = quantile_of(block)
         parts.append(Published(block, noisy, [z * math.sqrt(v) for v in variances]))
     parts += [_alone(one, [quantile(s, power, own) for s in scales_of(one, power)])
               for one in alone]  # fmt: skip
     if n is not None:
         return parts, n, 0.0
-    (n,), (of_n,) = combined.estimates(_table((), contents))
+    every_row = _table((), contents)
+    (n,), (of_n,) = combined.estimates(every_row)
     if whole or combined.seen:
-        return parts, n, z * math.sqrt(of_n)
+        return parts, n, quantile_of(every_row) * math.sqrt(of_n)
     return parts, n, quantile(scales_of(count[0], power)[0], power, own)
 
 

@@ -132,6 +132,12 @@ def test_a_margin_is_dropped_where_few_cells_are_summed_and_kept_where_many_are(
     region, narrow, wide = table(["region"]), table(["smoker", "region"]), table(COUNTED)
     assert merge([region, narrow], equal_noise).blocks == (narrow,)
     assert set(merge([region, wide], equal_noise).blocks) == {region, wide}
+    noise = {region: 0.6, narrow: 0.1 + 0.2}  # two cells have that of the margin but for a last bit
+
+    def tied(blocks, chosen):
+        return [noise[blocks[i]] for i in chosen]
+
+    assert merge([region, narrow], tied).blocks == (narrow,)
 
 
 @given(wanted=st.lists(blocks, min_size=1, max_size=5))

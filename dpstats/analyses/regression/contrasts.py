@@ -75,14 +75,15 @@ def read_constraints(wanted: Constraints, terms: Sequence[str]) -> tuple[Floats,
 
 def _without_redundant(matrix: Floats, values: Floats) -> tuple[Floats, Floats]:
     """Combinations that do not follow from those before them, and what they should equal."""
-    scaled = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+    lengths = np.linalg.norm(matrix, axis=1)
+    rows, ends = matrix / lengths[:, np.newaxis], values / lengths
     chosen: list[int] = []
-    for i in range(len(scaled)):
-        if np.linalg.matrix_rank(scaled[[*chosen, i]], tol=_REDUNDANT) > len(chosen):
+    for i in range(len(rows)):
+        if np.linalg.matrix_rank(rows[[*chosen, i]], tol=_REDUNDANT) > len(chosen):
             chosen.append(i)
-    weights = matrix @ np.linalg.pinv(matrix[chosen])
-    implied, size = weights @ values[chosen], np.abs(weights) @ np.abs(values[chosen])
-    if np.any(np.abs(values - implied) > _REDUNDANT * (size + np.abs(values))):
+    weights = rows @ np.linalg.pinv(rows[chosen])
+    implied, size = weights @ ends[chosen], np.abs(weights) @ np.abs(ends[chosen])
+    if np.any(np.abs(ends - implied) > _REDUNDANT * (size + np.abs(ends))):
         raise RequestError(
             "the combinations contradict each other: no coefficients give all of them these "
             "values; test fewer of them together"
@@ -340,8 +341,9 @@ class RegressionResult(LinearResult, ABC):
         """
         matrix, values, names = read_constraints(r_matrix, self.terms)
         hypothesis = " and ".join(f"{n} = {v:.15g}" for n, v in zip(names, values, strict=True))
+        matrix, values = _without_redundant(matrix, values)
         asked, part = len(matrix), self._along(matrix).determined_part()
-        matrix, values = _without_redundant(part @ matrix, part @ values)  # what the rows decide
+        matrix, values = part @ matrix, part @ values  # what the rows decide
         statistic, pvalue, df_num, df_denom = 0.0, 1.0, 0.0, self.df_resid
         if len(matrix):
             statistic, pvalue, df_num, df_denom = self._along(matrix).wald(values)

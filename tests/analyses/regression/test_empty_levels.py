@@ -89,6 +89,10 @@ def test_contrasts_and_joint_tests_of_what_is_determined(no_noise, inferred):
     expected = reference.f_test(np.eye(6)[1:5])
     assert together.statistic == pytest.approx(float(expected.fvalue), rel=1e-7)
     assert (together.df_num, together.df_denom) == (4, pytest.approx(594))
+    redundant = found.f_test(f"{every}, 2 * g[T.c] = 0")
+    assert redundant.pvalue == together.pvalue
+    with pytest.raises(dps.RequestError, match="contradict each other"):
+        found.f_test("g[T.c] = 0, 2 * g[T.c] = 1")
     nothing = found.f_test("g[T.c] = 0")
     assert (nothing.pvalue, nothing.df_num) == (1, 0)
     certified = found.conf_int(method="certified")

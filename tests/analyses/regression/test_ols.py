@@ -160,6 +160,7 @@ def test_redundant_constraints_count_once_and_contradictions_are_refused(fitted)
     once, twice = found.f_test("a = 0.1"), found.f_test("a = 0.1, 2*a = 0.2")
     assert twice.statistic == pytest.approx(once.statistic, rel=1e-8)
     assert twice.pvalue == pytest.approx(once.pvalue, rel=1e-8)
+    assert twice.notes == once.notes == ()
     for text in ("a = 0, a = 1", "a = 0.1, Intercept = 1, a + Intercept = 3"):
         with pytest.raises(dps.RequestError, match="contradict each other"):
             found.f_test(text)
