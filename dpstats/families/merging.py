@@ -13,7 +13,6 @@ from dpstats.families.block import Block, Family
 
 Variances = Callable[[Sequence[Block], Sequence[int]], Sequence[float]]
 
-
 _EQUAL = 1 + 1e-9  # so that equal variances are equal in floating point
 
 
