@@ -240,6 +240,7 @@ class Plan(HasStrategy):
         if rows is None:
             raise RequestError("preview needs a number of rows: give n=")
         check_rows(rows)
+        check_totals(self.schema, rows)
         self.check_reference(rows)
         return rows
 

@@ -46,12 +46,15 @@ def tested_value(value: float | date | str, intervals: Intervals, dated: bool) -
     day = day_of(value) if dated else None
     number = check_number("value", cast("float", value)) if day is None else day
     low, high = (float(np.squeeze(end)) for end in intervals.ranges)
-    close = [end for end in (low, high) if math.isclose(number, end, rel_tol=_ROUNDED)]
-    if not (low <= number <= high or close):
+    reach = _ROUNDED * (high - low if math.isfinite(high - low) else abs(number))
+    if not low - reach <= number <= high + reach:
         show = Days(0) if dated else "{:.10g}".format
+        ends = f"at least {show(low)}"
+        if math.isfinite(high):
+            ends = f"between {show(low)} and {show(high)}"
         raise RequestError(
-            f"value={show(number)} is impossible: the parameter is between {show(low)} and "
-            f"{show(high)} in any table; test a value between them"
+            f"value={show(number)} is impossible: the parameter is {ends} in any table; test such "
+            "a value"
         )
     return min(max(number, low), high)
 

@@ -93,7 +93,7 @@ def declared_fields(document: Mapping[str, Any]) -> list[Declared]:
     fields = table.get("fields")
     if not isinstance(fields, Sequence) or not all(isinstance(f, Mapping) for f in fields):
         raise SchemaError("a Table Schema needs a list of fields")
-    return [_declared(_said(field), table.get("missingValues", [""])) for field in fields]
+    return [_declared(_drop_nulls(field), table.get("missingValues", [""])) for field in fields]
 
 
 def declared_between(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,10 +116,10 @@ def _table_schema(document: Mapping[str, Any]) -> Mapping[str, Any]:
         table = table["schema"]
     if not isinstance(table, Mapping):
         raise SchemaError("the Table Schema must be in the file itself, as a mapping with fields")
-    return _said(table)
+    return _drop_nulls(table)
 
 
-def _said(plain: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_nulls(plain: Mapping[str, Any]) -> dict[str, Any]:
     """A mapping without what is null, which is absent; its parts must be of their kind."""
     said = {key: value for key, value in plain.items() if value is not None}
     for key, value in said.items():
@@ -128,8 +128,8 @@ def _said(plain: Mapping[str, Any]) -> dict[str, Any]:
             raise SchemaError(f"{key} of a Table Schema must be a mapping, got {short(value)}")
         if key in _LISTS and not listed:
             raise SchemaError(f"{key} of a Table Schema must be a list, got {short(value)}")
-        if isinstance(value, Mapping):
-            said[key] = _said(value)
+        if key in _TABLES:
+            said[key] = _drop_nulls(value)
     return said
 
 
@@ -189,7 +189,7 @@ def _levels(field: Mapping[str, Any], constraints: Mapping[str, Any]) -> Any:
     """Levels, with labels if there are any; None without them."""
     categories = field.get("categories")
     if categories and all(isinstance(category, Mapping) for category in categories):
-        said = map(_said, categories)
+        said = map(_drop_nulls, categories)
         return {str(one.get("label", one.get("value"))): one.get("value") for one in said}
     levels = categories or constraints.get("enum")
     return None if levels is None else list(levels)

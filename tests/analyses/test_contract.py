@@ -130,7 +130,12 @@ def test_intervals_of_both_methods_and_targets_and_tests_fit_each_other(people, 
                 np.testing.assert_array_equal(together, shared, name)
         if len(result.terms) > 1:
             check_within(aware, ends(simultaneous=True))
-        if name != "components":
+        intervals = result.intervals
+        assert all(np.size(end) in (1, len(intervals)) for end in intervals.ranges)
+        if name == "components":
+            with pytest.raises(dps.RequestError, match="have no p-values"):
+                result.test(1.0, term=result.terms[-1])
+        else:
             term = None if len(result.terms) == 1 else result.terms[0]
             for end in ends(alpha=0.1)[0]:
                 pvalue = result.test(float(end), term=term).pvalue
@@ -139,6 +144,8 @@ def test_intervals_of_both_methods_and_targets_and_tests_fit_each_other(people, 
             for value in {low - 0.1, high + 0.1} - {-np.inf, np.inf}:
                 with pytest.raises(dps.RequestError, match=f"between {low} and {high}"):
                     result.test(value, term=term)
+            if low == 0:  # up to rounding
+                assert result.test(-1e-15, term=term).pvalue == result.test(0, term=term).pvalue
 
 
 def released_of(schema, rows, asked, budget, m, unit="replace"):

@@ -57,8 +57,11 @@ def test_second_stages_and_contrasts_of_scores_are_at_the_pilots_of_previews(nam
     schema = dps.Schema([dps.Boolean("z"), *numbers], guesses, design=design)
     asked = {"line": dps.OLS("y ~ x"), "odds": dps.Logistic("z ~ x", stages=1 if design else 2)}
     plan = dps.plan(schema, asked, budget=dps.PureDP(8))
+    for n in (N, 3 * N):
+        (width,) = plan.curve(n, budgets=[8], of=name).widths[name]
+        previewed = plan.preview(n).results[name][0].preview_widths("noise_aware").widths
+        assert width == previewed[-1]
     (width,) = plan.curve(N, budgets=[8], of=name).widths[name]
-    assert width == plan.preview(N).results[name][0].preview_widths("noise_aware").widths[-1]
     assert 7.8 < float(plan.solve(of=name, width=width, n=N).budget.total) <= 8
 
 

@@ -163,7 +163,7 @@ def test_null_is_absent_and_parts_of_another_kind_are_refused():
         {"name": "x", "type": "integer", "constraints": bounds, "missingValues": None,
          "groupChar": None, "categories": None, "description": None, "dpstats": {"edges": None}},
         {"name": "ok", "type": "boolean", "trueValues": None, "constraints": None,
-         "dpstats": None},
+         "dpstats": None, "example": {"enum": "of another standard"}},
         {"name": "c", "type": "integer", "missingValues": ["", None],
          "categories": [{"value": 1, "label": "a"}, {"value": 2, "label": None}]},
     ]  # fmt: skip

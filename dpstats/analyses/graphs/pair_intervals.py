@@ -271,7 +271,9 @@ class PairIntervals(Intervals, Cached):
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that each correlation equals `value`, where intervals end; 1 if unknown."""
         if not -1 < value < 1:
-            raise RequestError(f"value={value:g} must be a correlation between -1 and 1")
+            raise RequestError(
+                "a correlation of exactly -1 or 1 cannot be tested; test a value between them"
+            )
         all_pvalues = np.ones_like(self.values)
         if not self.known.any():
             return all_pvalues

@@ -400,7 +400,9 @@ class NoisyPair(OneParameter, Cached):
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-value (1,) that the correlation equals `value`."""
         if not -1 < value < 1:
-            raise RequestError(f"value={value:g} must be a correlation between -1 and 1")
+            raise RequestError(
+                "a correlation of exactly -1 or 1 cannot be tested; test a value between them"
+            )
         return np.array([self.law.pvalue(float(np.arctanh(value)), alternative)])
 
 

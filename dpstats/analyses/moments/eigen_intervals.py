@@ -63,8 +63,12 @@ class EigenIntervals(Intervals, Cached):
 
     @property
     def ranges(self) -> Ends:
-        """Least and largest eigenvalues (k,) of the population."""
-        return np.zeros(self.k), self._most(self.k, "population") * self.unit
+        """Least and largest values (d,): of variances, shares and loadings."""
+        of_loadings = np.ones(self.k * self.covariance.p)
+        most = self._most(self.k, "population") * self.unit
+        low = np.concatenate([np.zeros(2 * self.k), -of_loadings])
+        high = np.concatenate([most, np.ones(self.k), of_loadings])
+        return low[self.chosen], high[self.chosen]
 
     @cached_property
     def corrected(self) -> Floats:

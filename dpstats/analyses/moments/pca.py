@@ -238,7 +238,7 @@ class PCAResult(EstimateResult):
         """Widths of the intervals of the eigenvalues, whose ranges follow from the bounds."""
         first = self._intervals.subset(slice(0, self.n_components_))
         low, high = first.conf_int(alpha, method, "population")
-        return Widths(self.main_terms, high - low, np.asarray(self._intervals.range_widths))
+        return Widths(self.main_terms, high - low, np.asarray(first.range_widths))
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         frame = super()._shown(alpha, target, most)

@@ -74,16 +74,20 @@ def read_constraints(wanted: Constraints, terms: Sequence[str]) -> tuple[Floats,
 
 
 def _without_redundant(matrix: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """Combinations that do not follow from those before them, and what they should equal."""
-    lengths = np.linalg.norm(matrix, axis=1)
-    rows, ends = matrix / lengths[:, np.newaxis], values / lengths
+    """Combinations that do not follow from those before them, and what they should equal.
+
+    Columns, and then rows, are divided by their sizes first: units do not decide what is zero.
+    """
+    rows = matrix / np.maximum(np.abs(matrix).max(axis=0), 1e-300)
+    lengths = np.linalg.norm(rows, axis=1)
+    rows, ends = rows / lengths[:, np.newaxis], values / lengths
     chosen: list[int] = []
     for i in range(len(rows)):
         if np.linalg.matrix_rank(rows[[*chosen, i]], tol=_REDUNDANT) > len(chosen):
             chosen.append(i)
-    weights = rows @ np.linalg.pinv(rows[chosen])
-    implied, size = weights @ ends[chosen], np.abs(weights) @ np.abs(ends[chosen])
-    if np.any(np.abs(ends - implied) > _REDUNDANT * (size + np.abs(ends))):
+    others = [i for i in range(len(rows)) if i not in chosen]
+    implied = rows[others] @ np.linalg.pinv(rows[chosen]) @ ends[chosen]
+    if np.any(np.abs(ends[others] - implied) > _REDUNDANT * np.abs(ends).max()):
         raise RequestError(
             "the combinations contradict each other: no coefficients give all of them these "
             "values; test fewer of them together"

@@ -112,7 +112,7 @@ def test_errors_next_to_an_empty_group_are_wide(epsilon, left, people, seeded_no
 def test_bad_values_of_tests(people):
     release = released(people, dps.PureDP(1))
     for name, value, message in [
-        ("pair", 1.0, "between -1 and 1"), ("one", np.inf, "finite"), ("one", None, "needs value="),
+        ("pair", 1.0, "exactly -1 or 1"), ("one", np.inf, "finite"), ("one", None, "needs value="),
         ("means", 3.0, "single parameter"), ("one", 30.01, "between -10 and 30 in any table"),
         ("difference", 41, "between -40 and 40 in any table"),
     ]:  # fmt: skip

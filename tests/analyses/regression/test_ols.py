@@ -161,6 +161,8 @@ def test_redundant_constraints_count_once_and_contradictions_are_refused(fitted)
     assert twice.statistic == pytest.approx(once.statistic, rel=1e-8)
     assert twice.pvalue == pytest.approx(once.pvalue, rel=1e-8)
     assert twice.notes == once.notes == ()
+    for independent in ("a = 0, a + Intercept = 1", "a = 1, a + 1e11 * Intercept = 2"):
+        assert found.f_test(independent).df_num == 2
     for text in ("a = 0, a = 1", "a = 0.1, Intercept = 1, a + Intercept = 3"):
         with pytest.raises(dps.RequestError, match="contradict each other"):
             found.f_test(text)

@@ -67,6 +67,9 @@ def test_rows_have_the_public_totals(of, fast):
     assert "weighted to the public totals" in " ".join(str(known.curve(N)).split())
     assert "public totals" not in str(plain.curve(N))
     assert known.solve(of="ill", width=found[1].median(), n=N).reached <= found[1].median()
+    if of == "table":
+        with pytest.raises(dps.SchemaError, match="in a table of 100 rows"):
+            known.preview(100)
 
 
 def test_a_frame_of_any_library_is_drawn_from(rows, fast):
