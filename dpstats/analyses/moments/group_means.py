@@ -541,10 +541,12 @@ class GroupRatesResult(GroupMeansResult):
 class PairwiseResult(EstimateResult):
     """Differences of all pairs of group means.
 
+    `test` is of one pair that was chosen beforehand: its p-value is not adjusted.
+
     Attributes
     ----------
     adjust : {"holm", "fdr_bh", "none"}
-        How the p-values are adjusted.
+        How `pvalues` and those of the table are adjusted.
     tested : (d,) bool
         Pairs of groups that surely have rows; the p-value of others is 1.
 
