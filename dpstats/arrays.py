@@ -17,13 +17,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def read_only(value: T) -> T:
-    """The same array, or mapping of arrays, made read-only: later answers are computed from it."""
+def freeze(value: T) -> T:
+    """Make an array, or those of a mapping, read-only: later answers are computed from them."""
     if isinstance(value, np.ndarray):
         value.flags.writeable = False
     elif isinstance(value, Mapping):
         for part in value.values():
-            read_only(part)
+            freeze(part)
     return value
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats import files
-from dpstats.arrays import Codes, Floats, read_only
+from dpstats.arrays import Codes, Floats, freeze
 from dpstats.checks import counted
 from dpstats.errors import DpstatsError, RequestError
 from dpstats.families.block import Block
@@ -142,7 +142,7 @@ class Measurements(HasStrategy):
                 "measurements hold the public number of rows under unit='replace', and none but "
                 "the noisy one under unit='add_remove'"
             )
-        read_only(vars(self))
+        freeze(vars(self))
 
     @cached_property
     def _noisy(self) -> tuple[tuple[Role, NoisyBlock], ...]:
@@ -247,7 +247,7 @@ class Measurements(HasStrategy):
     @cached_property
     def means(self) -> Floats:
         """Noisy means b_f = T_f / (n B_f) in unit scale, (|F|,) float64, unclipped."""
-        return read_only(self.sums / (self.rows.value * self.family.bounds))
+        return freeze(self.sums / (self.rows.value * self.family.bounds))
 
     @property
     def scales(self) -> Floats:
@@ -263,7 +263,7 @@ class Measurements(HasStrategy):
     def standard_deviations(self) -> Floats:
         """Noise standard deviation of the means, unit scale, (|F|,) float64."""
         sd = np.sqrt(self.strategy.variances)
-        return read_only(sd / (self.rows.value * self.family.bounds))
+        return freeze(sd / (self.rows.value * self.family.bounds))
 
     @property
     def plan_digest(self) -> str:

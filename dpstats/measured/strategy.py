@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats import files
-from dpstats.arrays import Floats, read_only
+from dpstats.arrays import Floats, freeze
 from dpstats.caching import Cached
 from dpstats.checks import short
 from dpstats.errors import BudgetError, FileFormatError, RequestError
@@ -310,14 +310,14 @@ class Strategy(Cached):
     @cached_property
     def block_scales(self) -> tuple[Floats, ...]:
         """Scales of the noise of all blocks, in their order; the arrays are read-only."""
-        return tuple(read_only(self.scales_of(planned)) for planned in self.blocks)
+        return tuple(freeze(self.scales_of(planned)) for planned in self.blocks)
 
     @cached_property
     def scales(self) -> Floats:
         """Scale of the noise on each sum of the family, (|F|,) float64."""
         pairs = zip(self.blocks, self.block_scales, strict=True)
         family = [scales for planned, scales in pairs if planned.role == "family"]
-        return read_only(np.concatenate(family))
+        return freeze(np.concatenate(family))
 
     @cached_property
     def laws(self) -> tuple[list[LatticeLaw], NDArray[np.intp]]:

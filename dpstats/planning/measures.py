@@ -54,7 +54,7 @@ class Subject:
     alpha: float
 
     def seen(self, strategy: Strategy, n: int) -> Strategy:
-        """What it sees of a strategy at n rows: its second stages are at pilots, as in previews."""
+        """The strategy as it sees it at n rows: second stages are at pilots, as in previews."""
         at_n = strategy if strategy.n is None else replace(strategy, n=n)
         at_pilots = preview.with_pilots(at_n, {self.name: self.analysis}, self.like, n)
         return seen_by_analyses(at_pilots, n)

@@ -15,7 +15,7 @@ from dpstats import files
 from dpstats.analyses.base import Analysis, R, answered, possible_blocks
 from dpstats.analyses.registry import analysis_from_dict, family_of, spelled
 from dpstats.analyses.second_stage import needs
-from dpstats.arrays import Codes, Floats, read_only
+from dpstats.arrays import Codes, Floats, freeze
 from dpstats.caching import Cached
 from dpstats.checks import (
     Method,
@@ -127,7 +127,7 @@ class Release(Cached):
     serves_inference: bool = False
 
     def __post_init__(self) -> None:
-        read_only(vars(self))
+        freeze(vars(self))
 
     @property
     def schema(self) -> Schema:
@@ -304,7 +304,7 @@ class Release(Cached):
         latest, result = self._latest
         if analysis is not latest and not (isinstance(analysis, str) and analysis == latest):
             result = self._inferred(analysis)
-            read_only(getattr(result, "__dict__", None))
+            freeze(getattr(result, "__dict__", None))
             self._latest[:] = analysis, result
         inferred: Result = result
         return inferred

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpstats.arrays import read_only
+from dpstats.arrays import freeze
 from dpstats.checks import did_you_mean
 from dpstats.errors import RequestError
 
@@ -49,7 +49,7 @@ class Named(np.ndarray[tuple[Any, ...], np.dtype[np.float64]]):
 
     def __new__(cls, values: ArrayLike, names: Sequence[str] = ()) -> Named:
         """Copy the values and name them."""
-        made = read_only(np.array(values, dtype=np.float64)).view(cls)
+        made = freeze(np.array(values, dtype=np.float64)).view(cls)
         made.names = tuple(names)
         return made
 

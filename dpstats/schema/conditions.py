@@ -159,7 +159,7 @@ def parsed_condition(text: str) -> tuple[ast.expr, dict[str, str]]:
 
 
 def names_missing(node: ast.expr) -> bool:
-    """Whether a condition, or a part of one, compares with ``"(missing)"`` itself."""
+    """True if a condition, or a part of one, compares with ``"(missing)"`` itself."""
     return any(
         isinstance(part, ast.Constant) and part.value == MISSING_LABEL for part in ast.walk(node)
     )

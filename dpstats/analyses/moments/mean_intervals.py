@@ -72,7 +72,7 @@ class Contrast(OneParameter, Cached):
 
     @property
     def ranges(self) -> tuple[float, float]:
-        """What the declared bounds allow."""
+        """Least and largest value that the declared bounds allow."""
         reach = self.half * len(self.groups)
         return self._shift - reach, self._shift + reach
 

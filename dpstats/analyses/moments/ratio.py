@@ -233,7 +233,7 @@ class RatioIntervals(OneParameter, Cached):
 
     @cached_property
     def ranges(self) -> tuple[float, float]:
-        """What the declared bounds allow; without an end if all denominators may be zero."""
+        """Least and largest ratio by the bounds; without an end if all denominators may be zero."""
         return possible_ratios(self._block)
 
     @cached_property

@@ -88,7 +88,7 @@ class PretendRows:
         return self.codes, weights, np.rint(np.concatenate(drawn))
 
     def under(self, strategy: Strategy) -> PretendRows:
-        """The same tables, with the sums of what another strategy measures."""
+        """Replace the sums of the tables by those of what another strategy measures."""
         if _measured(strategy) == _measured(self._strategy):
             return self
         further = () if self._further is None else self._further._generators
