@@ -89,7 +89,7 @@ def jointly(scales: Sequence[float], power: int, alpha: float) -> dict[float, in
 def variance(scale: float, power: int) -> float:
     """Variance of discrete Laplace (power 1) or discrete Gaussian (2) noise."""
     if power == 1:
-        return 0.5 / math.sinh(min(0.5 / scale, 700.0)) ** 2
+        return 0.5 / math.sinh(min(0.5 / scale, 350.0)) ** 2
     if scale > _SUMMED:
         return scale * scale
     return 2 * math.fsum(z * z * p for z, p in enumerate(_gaussian(scale)))

@@ -281,7 +281,7 @@ def _contents(kind: str, document: dict[str, Any]) -> Contents:
         residuals == margins, "the residuals are not those of the tables that follow from them"
     )
     if rules := document.get("rules"):
-        contents.said.append(f"{len(rules)} rules between columns, which change no sensitivity.")
+        contents.said.append(f"Rules between columns, which change no sensitivity: {len(rules)}.")
     if totals := document.get("totals"):
-        contents.said.append(f"{len(totals)} public totals, which nothing that is verified uses.")
+        contents.said.append(f"Public totals, which nothing that is verified uses: {len(totals)}.")
     return contents

@@ -343,7 +343,7 @@ def test_plans_and_releases_hold_what_is_between_columns(tmp_path):
     assert dps.load(tmp_path / "r.zip").schema == schema
     verdict = verify(tmp_path / "r.zip")
     assert verdict.agrees
-    assert "3 rules between columns" in verdict.text
+    assert "Rules between columns, which change no sensitivity: 3." in verdict.text
 
 
 def test_previews_are_of_rows_that_break_no_rule():

@@ -32,6 +32,7 @@ def test_sums_of_noises_have_the_laws_of_the_package():
         assert variance(scale, power) * terms == pytest.approx(law.variance, rel=1e-9), law
         for beta in (0.3, 0.01, 1e-6):
             assert quantile_of_sum(scale, power, terms, beta) == law.quantile(beta), law
+    assert variance(1e-5, power=1) == pytest.approx(0, abs=1e-300)  # as good as none
 
 
 def test_the_curve_is_above_that_of_exact_sums_and_just_above_that_of_the_package():
