@@ -140,7 +140,7 @@ def _read(text: str, terms: Sequence[str]) -> tuple[Floats, Floats]:
     try:
         read = LinearConstraints.from_spec(written, list(stand_ins.values()))
         matrix = np.asarray(read.constraint_matrix, dtype=np.float64)
-        values = np.asarray(read.constraint_values, dtype=np.float64)
+        values = np.asarray(read.constraint_values, dtype=np.float64) + 0.0  # no -0
     except (FormulaicError, RuntimeError, ValueError, TypeError, KeyError) as error:
         raise RequestError(
             f"{text!r} cannot be read; write combinations such as '{terms[-1]} = 0', with "
