@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Literal, NoReturn, cast
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import Alternative, Target, check_alpha, check_number, check_target
+from dpstats.checks import (
+    Alternative,
+    Target,
+    check_alpha,
+    check_number,
+    check_target,
+    is_real,
+    short,
+)
 from dpstats.error_rates import benjamini_hochberg, holm
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals
@@ -44,6 +52,11 @@ def tested_value(value: float | date | str, intervals: Intervals, dated: bool) -
     Of a parameter that is dated, a date or its text is a day.
     """
     day = day_of(value) if dated else None
+    if dated and day is None and not is_real(value):
+        raise RequestError(
+            f"value={short(value)} is no date; give one such as '2024-05-01', or days "
+            "since 1970-01-01"
+        )
     number = check_number("value", cast("float", value)) if day is None else day
     low, high = (float(np.squeeze(end)) for end in intervals.ranges)
     reach = _ROUNDED * (high - low if math.isfinite(high - low) else abs(number))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from dpstats.checks import is_number, short
@@ -13,7 +13,10 @@ _EPOCH = date(1970, 1, 1)
 
 
 def day_of(value: object) -> int | None:
-    """Days since 1970-01-01 of a date, or of text such as 2024-05-01; None for anything else."""
+    """Days since 1970-01-01 of a date, or of text such as 2024-05-01; None for anything else.
+
+    A clock at midnight, without a zone, is a date: so pandas writes one. `NaT` is none.
+    """
     if isinstance(value, str):
         try:
             text, value = value, date.fromisoformat(value)
@@ -21,6 +24,8 @@ def day_of(value: object) -> int | None:
             return None
         if value.isoformat() != text:  # a week, or without dashes
             return None
+    if isinstance(value, datetime) and value == value and value.timetz() == time():
+        value = value.date()
     if not isinstance(value, date) or isinstance(value, datetime):
         return None
     return (value - _EPOCH).days

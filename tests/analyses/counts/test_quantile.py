@@ -157,6 +157,10 @@ def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise, infe
     test = means.test("2020-07-01", term="mean of day")
     assert test.null == "mean of day = 2020-07-01 in the population"
     assert test.pvalue > 0.5
+    assert means.test(pd.Timestamp("2020-07-01"), term="mean of day").null == test.null
+    for clock in ("1.7.2020", pd.Timestamp("2020-07-01 12:00"), pd.NaT):
+        with pytest.raises(dps.RequestError, match="is no date; give one such as '2024-05-01'"):
+            means.test(clock, term="mean of day")
     with pytest.raises(dps.RequestError, match="value must be"):
         means.test("2020-07-01", term="mean of age")
 
