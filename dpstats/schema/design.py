@@ -255,6 +255,11 @@ class Design(Cached):
         return min(float(self.mean), float(self.cap or np.inf)) / self.unit_weight
 
     @property
+    def effect(self) -> float:
+        """The declared design effect, or that of the weights alone (Kish 1965)."""
+        return 1 + (self.cv or 0.0) ** 2 if self.deff is None else float(self.deff)
+
+    @property
     def number(self) -> Number:
         """The coding of weights, from 0 to the cap in `STEPS` steps."""
         return Number(self.weights, 0, self.cap, points=STEPS + 1, missing=0)

@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 
 from dpstats.analyses.notes import cell_rules
 from dpstats.analyses.survey.calibration import Calibration
-from dpstats.analyses.survey.estimand import Estimand, Sums, WithEstimands, basis_of
+from dpstats.analyses.survey.estimand import (
+    Estimand,
+    Sums,
+    WithEstimands,
+    basis_of,
+    squares_of_cells,
+)
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative, Target, counted, first_few
@@ -46,6 +52,7 @@ _EXACT = 1e-12
 _LEAST_TOTAL = 1e-7
 _HALVINGS = 40
 _NO_END = 30.0  # half a width in logarithms from which on a limit is zero or infinite
+_MANY_ROWS = 50  # in the cell that matters most, from which sums of them are near to normal
 _INVERTED = 2.0**20  # slopes times this are combinations whose steps a grid resolves
 
 
@@ -366,35 +373,53 @@ class Estimates(Cached):
 
         The shortest of t limits; of those that take a t quantile for the sampling error alone; and
         of those with a confidence bound on the sampling variance, where noise leaves hardly a
-        degree of freedom.
+        degree of freedom. Wider by that of rare cells (eq. rare-cells).
         """
         from scipy import stats
 
         sampling, noise = np.diag(self.sampling_covariance), np.diag(self.noise_covariance)
+        known = stats.norm.ppf(1 - alpha / 2)
+        rare = known**2 * self.rare(alpha)
         contrasts = self.number_of_contrasts
         widths = stats.t.ppf(1 - alpha / 2, self.degrees_of_freedom) * np.sqrt(sampling + noise)
         if not self.contrasts:
-            return np.asarray(widths)
+            return np.asarray(np.sqrt(widths**2 + rare))
         products, hidden = self._squares
         measured = np.maximum(np.maximum(products, sampling + hidden), 1e-300)
         alone = stats.t.ppf(1 - alpha / 2, np.maximum(contrasts * (sampling / measured) ** 2, 1.0))
-        known = stats.norm.ppf(1 - alpha / 2)
         widths = np.minimum(widths, np.sqrt(alone**2 * sampling + known**2 * noise))
         beta = for_variances(alpha)
         most = products * contrasts / stats.chi2.ppf(beta, contrasts) - hidden
         normal = stats.norm.ppf(1 - (alpha - beta) / 2)
-        return np.asarray(np.minimum(widths, normal * np.sqrt(np.maximum(most, sampling) + noise)))
+        widths = np.minimum(widths, normal * np.sqrt(np.maximum(most, sampling) + noise))
+        return np.asarray(np.sqrt(widths**2 + rare))
+
+    def rare(self, alpha: float | Floats) -> Floats:
+        """Variances (q,) of z^2 more rows in the cell that matters most, eq. rare-cells.
+
+        Only where few rows decide; zero unless every row is in one cell.
+        """
+        from scipy import special
+
+        if self.estimand.squares is not squares_of_cells:
+            return np.zeros(len(self.params))
+        design = self.totals.design
+        one_row = np.max(self._contrast_slopes**2, axis=1, initial=0.0) * design.coded_mean**2
+        rows = self.independent / np.maximum(one_row, 1e-300)
+        each = special.ndtri(alpha / 2) ** 2 * design.effect * one_row
+        return np.asarray(each * np.maximum(1 - rows / _MANY_ROWS, 0))
 
     @property
     def _variances(self) -> Floats:
         """Variances (q,) of the errors, of sampling and noise."""
         return np.asarray(np.diag(self.sampling_covariance) + np.diag(self.noise_covariance))
 
-    def _noisier(self, distances: Floats) -> Floats:
+    def _noisier(self, distances: Floats, rare: Floats | float = 0.0) -> Floats:
         """Standard deviations (q,) at the estimates over those at values so much less."""
         first, second = self.moving_noise
-        at_value = self._variances + 2 * distances * first + distances**2 * second
-        ratios = self._variances / np.maximum(at_value, 1e-300)
+        variances = self._variances + rare
+        at_value = variances + 2 * distances * first + distances**2 * second
+        ratios = variances / np.maximum(at_value, 1e-300)
         return np.sqrt(np.where(at_value > 0, ratios, 1.0))
 
     def t_squared(self, distances: Floats) -> float:
@@ -435,13 +460,15 @@ class Estimates(Cached):
         known = (
             np.isfinite(distances) & np.isfinite(self._variances) & ~self.are_rounding(distances)
         )
-        distances = np.where(known, distances * self._noisier(distances), 0.0)
+        distances = np.where(known, distances, 0.0)
         low, high = np.full(len(distances), np.log(LEAST_COMPUTED)), np.zeros(len(distances))
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            widths = self.half_widths(np.exp(middle))
-            without_ends = widths**2 * self.moving_noise[1] > self._variances
-            inside = ~known | without_ends | (np.abs(distances) <= widths)
+            alpha = np.exp(middle)
+            widths, rare = self.half_widths(alpha), self.rare(alpha)
+            without_ends = widths**2 * self.moving_noise[1] > self._variances + rare
+            away = np.abs(distances * self._noisier(distances, rare))
+            inside = ~known | without_ends | (away <= widths)
             low, high = np.where(inside, middle, low), np.where(inside, high, middle)
         return np.asarray(np.exp(high))
 
@@ -547,7 +574,8 @@ class DesignIntervals(Estimated, Cached):
             variance = self.privacy_variance
         else:
             width = self._joined(part.half_widths(alpha) for part in self.parts)
-            variance = self.privacy_variance + self.sampling_variance
+            rare = self._joined(part.rare(alpha) for part in self.parts)
+            variance = self.privacy_variance + self.sampling_variance + rare
         known = np.isfinite(self.estimate) & np.isfinite(width) & np.isfinite(variance)
         estimate, width = (np.where(known, x, 0.0) for x in (self._possible, width))
         squared = np.divide(

@@ -32,7 +32,7 @@ def result_of(surveyed):
 
 def test_distribution_function_is_that_of_svymean(surveyed, all_contrasts, result_of):
     """R's shares are of x <= edge, so bins are closed on the right."""
-    edges = [10, 30, 40, 50, 60, 70, 90]
+    edges = [30, 40, 50, 60, 70]  # beyond these are few rows
     some = [edge // 10 - 1 for edge in edges]
     result = result_of(income(edges, closed="right"), dps.Quantile("income", [0.25, 0.5]))
     frame, figure = result.distribution(), surveyed.figures["income_below"]

@@ -260,6 +260,28 @@ def test_a_total_below_the_noisy_sum_of_weights_is_noted(surveyed):
         assert result.capped_share[0] == pytest.approx(max(cut, 0), abs=0.01)
 
 
+def test_limits_of_rare_shares_cover(no_noise):
+    """By the binomial distribution, with levels of 0, 1, ... 60 rows in one release."""
+    counts = [*range(61), 170]
+    schema = dps.Schema(
+        [dps.Category("x", [f"of {k}" for k in counts])],
+        design=dps.Design("w", mean=1, cap=1, deff=1),
+    )
+    plan = dps.plan(schema, {"x": dps.Marginals(["x"], degree=1)}, budget=dps.PureDP(1000))
+    rows = pd.DataFrame({"x": np.repeat([f"of {k}" for k in counts], counts), "w": 1.0})
+    result, n = dps.release(plan, rows, rng=0, m=2, k=10).infer("x"), sum(counts)
+    for alpha, least in ((0.05, 0.952), (0.01, 0.995)):
+        low, high = result.conf_int(alpha=alpha).T[:, :-1]
+        for mean in (0.5, 1, 2, 3, 4, 6, 8):
+            covers = (low <= mean / n) & (mean / n <= high)
+            assert stats.binom.pmf(counts[:-1], n, mean / n) @ covers > least, (alpha, mean)
+    assert result.test(high[0], term=result.terms[0]).pvalue == pytest.approx(0.01, rel=1e-6)
+    z, p = stats.norm.ppf(0.995), np.array(counts[:-1]) / n
+    plain = p + z * np.sqrt(p * (1 - p) / n)
+    np.testing.assert_allclose(high[50:], plain[50:], rtol=1e-7)  # of many rows
+    assert np.all(high[:49] > plain[:49])
+
+
 @pytest.mark.parametrize(("unit", "epsilon"), [("replace", 1), ("add_remove", 10**9)])
 def test_a_domain_without_rows_has_no_estimate_and_all_values(surveyed, unit, epsilon):
     """Whatever the noise: with next to none, sums of zero are no small sums."""
