@@ -135,6 +135,8 @@ def check_numbers(
     With a `shape`, values are broadcast to it.
     """
     try:
+        if np.asarray(values).dtype.kind in "mM":  # which numpy would count in some unit
+            raise TypeError
         array = np.asarray(values, dtype=np.float64)
     except OverflowError:
         raise RequestError(f"{name} holds a number beyond all floats") from None

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import did_you_mean, excerpt, listed, short
+from dpstats.checks import did_you_mean, excerpt, is_number, listed, short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.families.features import Feature, has_sign
 from dpstats.schema import Boolean, Category, Column, Number, Schema, quoted_name
-from dpstats.schema.dates import day_of
+from dpstats.schema.dates import check_day
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -520,7 +520,7 @@ def _values(given: Sequence[Any], feature: Feature, column: Column) -> Floats:
         except SchemaError as error:
             raise RequestError(f"predictions: {error}") from None
     if column.dates:
-        given = [value if day_of(value) is None else day_of(value) for value in given]
+        given = [value if is_number(value) else check_day(column.name, value) for value in given]
     try:
         numbers = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):

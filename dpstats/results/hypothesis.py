@@ -17,15 +17,13 @@ from dpstats.checks import (
     check_alpha,
     check_number,
     check_target,
-    is_real,
-    short,
 )
 from dpstats.error_rates import benjamini_hochberg, holm
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals
 from dpstats.results.base import Result
 from dpstats.results.rendering import Days, Page, shown_pvalue, significant
-from dpstats.schema.dates import day_of
+from dpstats.schema.dates import check_day
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,13 +49,7 @@ def tested_value(value: float | date | str, intervals: Intervals, dated: bool) -
 
     Of a parameter that is dated, a date or its text is a day.
     """
-    day = day_of(value) if dated else None
-    if dated and day is None and not is_real(value):
-        raise RequestError(
-            f"value={short(value)} is no date; give one such as '2024-05-01', or days "
-            "since 1970-01-01"
-        )
-    number = check_number("value", cast("float", value)) if day is None else day
+    number = check_day("value", value) if dated else check_number("value", cast("float", value))
     low, high = (float(np.squeeze(end)) for end in intervals.ranges)
     reach = _ROUNDED * (high - low if math.isfinite(high - low) else abs(number))
     if not low - reach <= number <= high + reach:

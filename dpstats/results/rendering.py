@@ -28,7 +28,6 @@ UNCERTIFIED = 'certified "none": no interval holds for every possible table at t
 _WIDEST = 48  # characters of a name in a line
 _MOST_DIGITS = 15  # of a float64
 _FIXED = 1e-4, 1e7  # magnitudes between these print without a power of ten
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 and 9999
 _MOMENT = 1e-6  # of a day, a rounding error
 DATES = ("date", "date_low", "date_high")  # columns of a frame with dates
 _HEADLINES = 3  # parameters in a headline
@@ -104,9 +103,7 @@ class Days(Numerals):
 
     def __call__(self, value: float) -> str:
         """The date; blank if nan."""
-        if not _FIRST_DAY <= value <= _LAST_DAY:
-            return f"{value:g}" if math.isfinite(value) else super().__call__(value)
-        return day_text(value)
+        return day_text(value) if math.isfinite(value) else super().__call__(value)
 
     def interval(self, low: float, high: float) -> str:
         """Both ends in brackets."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
-from dpstats.checks import is_number, short
-from dpstats.errors import SchemaError
+from dpstats.checks import check_number, is_number, is_real, listed, short
+from dpstats.errors import RequestError, SchemaError
 
 _EPOCH = date(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 and 9999
 
 
 def day_of(value: object) -> int | None:
     """Days since 1970-01-01 of a date, or of text such as 2024-05-01; None for anything else.
 
-    A clock at midnight, without a zone, is a date: so pandas writes one. `NaT` is none.
+    A clock at midnight, without a zone, is a date: so pandas and numpy write one. `NaT` is none.
     """
     if isinstance(value, str):
         try:
@@ -24,15 +25,28 @@ def day_of(value: object) -> int | None:
             return None
         if value.isoformat() != text:  # a week, or without dashes
             return None
-    if isinstance(value, datetime) and value == value and value.timetz() == time():
-        value = value.date()
+    value = listed(value)
     if not isinstance(value, date) or isinstance(value, datetime):
         return None
     return (value - _EPOCH).days
 
 
+def check_day(name: str, value: Any) -> float:
+    """Return a date, its text or a number of days as days since 1970-01-01, or RequestError."""
+    value = listed(value)
+    day = day_of(value)
+    if day is None and not is_real(value):
+        raise RequestError(
+            f"{name}={short(value)} is no date; give one such as '2024-05-01', or days "
+            "since 1970-01-01"
+        )
+    return check_number(name, value) if day is None else day
+
+
 def day_text(day: float) -> str:
-    """A day since 1970-01-01 as text such as 2024-05-01."""
+    """A day since 1970-01-01 as text such as 2024-05-01; a number where no date has a text."""
+    if not _FIRST_DAY <= day <= _LAST_DAY:
+        return f"{day:g}"
     return (_EPOCH + timedelta(days=round(day))).isoformat()
 
 

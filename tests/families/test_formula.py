@@ -134,6 +134,9 @@ def test_predictions_take_frames_and_labels_or_stored_codes(kind):
         given = kind({"a": [1, 2, 3], "code": codes, "d": days, "z": [0, 0, 0]})
         matrix = Design.of("y ~ a + code + d", schema).matrix(given, schema)
         assert matrix.tolist() == [[1, 1, 0, first], [1, 2, 1, first + 31], [1, 3, 1, first + 365]]
+    given = {"d": [np.datetime64(first, "s")]}  # of 1970, in seconds a day of 2024
+    with pytest.raises(dps.RequestError, match="is no date"):
+        Design.of("y ~ d", schema).matrix(given, schema)
 
 
 def test_a_number_on_a_logarithmic_scale_enters_as_its_logarithm():

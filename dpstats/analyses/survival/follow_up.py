@@ -33,7 +33,7 @@ from dpstats.measured.view import ReleaseView
 from dpstats.privacy.laws import NoiseLaw
 from dpstats.schema import MISSING_LABEL, Column, Number, Schema
 from dpstats.schema.conditions import cell_set
-from dpstats.schema.dates import day_of, day_text
+from dpstats.schema.dates import check_day, day_text
 
 DRAWS = 20_000
 Ties = Literal["half", "last"]
@@ -534,5 +534,4 @@ def shown_times(clock: Number, times: Floats) -> Floats | NDArray[np.datetime64]
 
 def time_of(clock: Number, value: object) -> float:
     """A time as a number: a date, or its text, as a day where the column has dates."""
-    day = day_of(value) if clock.dates else None
-    return check_number("time", cast("float", value)) if day is None else day
+    return check_day("time", value) if clock.dates else check_number("time", cast("float", value))

@@ -157,12 +157,17 @@ def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise, infe
     test = means.test("2020-07-01", term="mean of day")
     assert test.null == "mean of day = 2020-07-01 in the population"
     assert test.pvalue > 0.5
-    assert means.test(pd.Timestamp("2020-07-01"), term="mean of day").null == test.null
-    for clock in ("1.7.2020", pd.Timestamp("2020-07-01 12:00"), pd.NaT):
+    for day in (pd.Timestamp("2020-07-01"), np.datetime64("2020-07-01", "ns")):
+        assert means.test(day, term="mean of day").null == test.null
+    noon, days = pd.Timestamp("2020-07-01 12:00"), np.timedelta64(18_444, "D")
+    for clock in ("1.7.2020", noon, pd.NaT, days):
         with pytest.raises(dps.RequestError, match="is no date; give one such as '2024-05-01'"):
             means.test(clock, term="mean of day")
     with pytest.raises(dps.RequestError, match="value must be"):
         means.test("2020-07-01", term="mean of age")
+    for clock in (np.datetime64("1970-02-01"), np.timedelta64(31, "D")):
+        with pytest.raises(dps.RequestError, match="value must be numbers"):
+            means.test(clock, term="mean of age")
 
 
 def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people):

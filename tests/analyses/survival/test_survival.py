@@ -233,8 +233,20 @@ def test_times_may_be_dates(no_noise, inferred):
     assert float(result.restricted_mean("2020-07-01")) == pytest.approx(91 * 0.875 + 91 * 0.625)
     with pytest.raises(dps.RequestError, match="2020-07-02 is not"):
         result.survival_at("2020-07-02")
+    for time in (result.curve()["time"].to_numpy()[1], np.datetime64("2020-07"), 18_444):
+        assert result.survival_at(time).terms == ["S(2020-07-01)"]
+        assert float(result.restricted_mean(time)) == pytest.approx(91 * 0.875 + 91 * 0.625)
+    for clock in (np.datetime64("2020-07-01T12:00"), np.datetime64("NaT"), pd.NaT, "July"):
+        with pytest.raises(dps.RequestError, match="is no date; give one such as"):
+            result.restricted_mean(clock)
+    with pytest.raises(dps.RequestError, match=r"1e\+12 is not one of the times"):
+        result.survival_at(1e12)
     frame["arm"] = [*"aabb"] * 100
     schema = dps.Schema([*schema.columns, dps.Category("arm", ["a", "b"])])
+    by_arm = inferred(schema, frame, dps.Survival("end", "died", by="arm"))
+    time = by_arm.curve()["time"].to_numpy()[1]
+    for options in ({"time": time}, {"horizon": time}):
+        assert "2020-07-01" in by_arm.differences(**options).title
     hazard = inferred(schema, frame, dps.Hazard("end, died ~ arm"))
     for times in (hazard.baseline().index, hazard.predict({"arm": ["a", "b"]}).index):
         assert times.astype(str).tolist() == edges
