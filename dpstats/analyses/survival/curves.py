@@ -528,7 +528,7 @@ def _with_sampling(
         found = np.where(events > 0, rng.gamma(np.maximum(events, _LEAST_SHAPE)), 0.0) / size
         found[more[:, 0]] += rng.exponential(size=shape) / _left(remaining)[more[:, 0]]
         return np.asarray(found)
-    width = ends[1] - ends[0]
+    width = (ends[1] - ends[0]) or 1.0  # without one the variances are 0
     part, whole = (drawn - ends[0]) / width, (fitted - ends[0]) / width
     size = whole * (1 - whole) / np.maximum(variances / width**2, 1e-300)
     kept = np.clip(1 - part if law == "incidence" else part, 0, 1) * size

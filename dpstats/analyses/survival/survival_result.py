@@ -367,8 +367,8 @@ class SurvivalResult(EstimateResult):
     def _restricted(self, horizon: float) -> tuple[list[int], CurveLimits]:
         self._check_one_event()
         groups = [g for g, _ in self._parameters_at(horizon)]
-        last = int(np.searchsorted(self.cuts, time_of(self.clock, horizon)))
-        widths = np.diff(self.cuts[: last + 1])
+        last = int(np.searchsorted(self.cuts[1:-1], time_of(self.clock, horizon)))
+        widths = np.diff(self.cuts[: last + 2])  # the first is 0 where values start at 0
         before, after = (widths, 0 * widths) if self.clock.discrete else (widths / 2, widths / 2)
         weights = after + np.append(before[1:], 0.0)  # of the curve at each edge
         start = 0.0 if self.clock.dates else float(self.cuts[0])

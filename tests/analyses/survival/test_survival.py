@@ -253,15 +253,22 @@ def test_times_may_be_dates(no_noise, inferred):
     assert hazard.get_prediction({"arm": "b"}).terms[1] == "0 at 2020-07-01"
 
 
-def test_a_mean_to_the_first_value_is_known():
-    values = dps.Number("visits", values=[1, 2, 3], missing=1)
-    schema = dps.Schema([values, dps.Boolean("died"), dps.Category("arm", ["a", "b"])])
-    plan = dps.plan(schema, {"x": dps.Survival("visits", "died", by="arm")}, budget=dps.PureDP(9))
-    frame = pd.DataFrame({"visits": [1, 2, 3, 2], "died": True, "arm": [*"abab"]})
+@pytest.mark.parametrize("first", [1, 0, -2])  # a first bin has a width only above 0
+@pytest.mark.parametrize("design", [None, dps.Design("weight", mean=1, cap=2, deff=1)])
+def test_a_mean_to_the_first_value_is_known(first, design):
+    values = dps.Number("visits", values=[first, first + 1, first + 2], missing=first)
+    arms = dps.Category("arm", ["a", "b"])
+    schema = dps.Schema([values, dps.Boolean("died"), arms], design=design)
+    asked = {"x": dps.Survival("visits", "died", by="arm")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(9), n=200)
+    frame = pd.DataFrame({"visits": [0, 1, 2, 1], "died": True, "arm": [*"abab"], "weight": 1})
+    frame["visits"] += first
     result = dps.release(plan, pd.concat([frame] * 50), rng=0, m=2, k=2).infer("x")
-    assert result.restricted_mean(1).conf_int().tolist() == [[1, 1], [1, 1]]
-    assert result.differences(horizon=1).conf_int().tolist() == [[0, 0]]
-    assert result.restricted_mean(2).bse.min() > 0
+    assert result.restricted_mean(first).conf_int().tolist() == [[first, first]] * 2
+    assert result.differences(horizon=first).conf_int().tolist() == [[0, 0]]
+    later = result.restricted_mean(first + 1)
+    np.testing.assert_allclose(later.params, first + result.survival_at(first).params)
+    assert later.bse.min() > 0
 
 
 def test_entry_at_declared_values_is_that_of_r(no_noise, inferred):
