@@ -50,13 +50,13 @@ class CurveIntervals(DesignIntervals, CurveLimits):
     curves: tuple[GroupCurve, ...] = field(kw_only=True, compare=False)
 
     @cached_property
-    def _reached(self) -> NDArray[np.bool_]:
+    def reached(self) -> NDArray[np.bool_]:
         """(q,) whether each point of all curves is before its end."""
         edges = len(self.parts[0].params) // len(self.curves)
         return np.concatenate([np.arange(edges) < curve.bins for curve in self.curves])
 
     def _masked(self, values: Floats, beyond: float) -> Floats:
-        return self._joined([np.where(self._reached, values, beyond)])
+        return self._joined([np.where(self.reached, values, beyond)])
 
     @cached_property
     def estimate(self) -> Floats:
@@ -90,7 +90,7 @@ class CurveIntervals(DesignIntervals, CurveLimits):
         """Limits (q,) of the table's own weighted curves, those of a group jointly."""
         if target == "population":
             return self.ranges
-        low, high = np.zeros((2, len(self.curves), len(self._reached) // len(self.curves)))
+        low, high = np.zeros((2, len(self.curves), len(self.reached) // len(self.curves)))
         for g, curve in enumerate(self.curves):
             assert curve.box is not None
             low[g, : curve.bins], high[g, : curve.bins] = curve.box(alpha)
@@ -115,7 +115,7 @@ class CurveIntervals(DesignIntervals, CurveLimits):
 
     def differences(self, first: Sequence[int], second: Sequence[int]) -> CombinedCurves:
         """First parameters less second ones."""
-        every = np.arange(len(self._reached))
+        every = np.arange(len(self.reached))
         own = self._joined([np.eye(len(every))])
         return self.combined(own[list(first)] - own[list(second)])
 
@@ -250,11 +250,14 @@ def weighted_survival(analysis: Any, release: ReleaseView) -> WeightedSurvivalRe
     fields = analysis.fields(schema, curves)
     part = Estimates(estimand, totals)
     intervals = CurveIntervals((part,), curves=curves)
+    shown = np.flatnonzero(intervals.reached)
+    terms = [estimand.terms[i] for i in shown]
+    notes = design_notes(design, [part.along(terms, np.eye(len(part.params))[shown])])
     return WeightedSurvivalResult(
         **{
             **fields,
             **estimated(fields["terms"], intervals),
-            "notes": [*fields["notes"], *design_notes(design, [part])],
+            "notes": [*fields["notes"], *notes],
         },
         rows=answers.rows,
         budget=str(release.budget),
