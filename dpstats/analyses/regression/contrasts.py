@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpstats.analyses.regression.least_squares import LinearIntervals
-from dpstats.analyses.regression.score import Link
+from dpstats.analyses.regression.score import LOG, LOGIT, Link
 from dpstats.arrays import Floats
 from dpstats.checks import (
     Alternative,
@@ -529,6 +529,56 @@ class LinkedResult(RegressionResult, ABC):
         (m,) float64
         """
         return np.asarray(self.link.mean(self._at(exog).estimates))
+
+    def odds_ratios(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """Exponentials of the coefficients of `Logistic` and of their intervals.
+
+        Parameters
+        ----------
+        alpha, method, target :
+            As in `conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            Columns odds_ratio, conf_low and conf_high, with the terms as index.
+
+        Raises
+        ------
+        RequestError
+            For another regression.
+        """
+        self._require(LOGIT, "odds_ratios", "dps.Logistic")
+        return self._ratios("odds_ratio", alpha, method, target)
+
+    def rate_ratios(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """Exponentials of the coefficients of `Poisson` and of their intervals.
+
+        Parameters
+        ----------
+        alpha, method, target :
+            As in `conf_int`.
+
+        Returns
+        -------
+        DataFrame
+            Columns rate_ratio, conf_low and conf_high, with the terms as index.
+
+        Raises
+        ------
+        RequestError
+            For another regression.
+        """
+        self._require(LOG, "rate_ratios", "dps.Poisson")
+        return self._ratios("rate_ratio", alpha, method, target)
+
+    def _require(self, link: Link, name: str, analysis: str) -> None:
+        if self.link is not link:
+            raise RequestError(f"{name} are of {analysis}, and this is {self.title}; use params")
 
 
 def estimated(names: list[str], intervals: Any) -> dict[str, Any]:

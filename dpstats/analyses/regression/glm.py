@@ -21,7 +21,7 @@ from dpstats.analyses.survey.estimand import Estimand
 from dpstats.analyses.survey.weighted import weighted_by_design
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import Method, Target, first_few
+from dpstats.checks import Target, first_few
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
 from dpstats.inference.intervals import Intervals
@@ -404,25 +404,6 @@ class LogisticResult(GeneralisedResult):
     True ['age']
     """
 
-    def odds_ratios(
-        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
-    ) -> pd.DataFrame:
-        """Exponentials of the coefficients and of their intervals.
-
-        Parameters
-        ----------
-        alpha : float
-            Error probability of each interval.
-        method : {"noise_aware", "certified"}
-        target : {"population", "table"}
-
-        Returns
-        -------
-        DataFrame
-            Columns odds_ratio, conf_low and conf_high, with the terms as index.
-        """
-        return self._ratios("odds_ratio", alpha, method, target)
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PoissonResult(GeneralisedResult):
@@ -443,25 +424,6 @@ class PoissonResult(GeneralisedResult):
     >>> print(fitted.params["age"] > 0.01, fitted.rate_ratios().shape)
     True (2, 3)
     """
-
-    def rate_ratios(
-        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
-    ) -> pd.DataFrame:
-        """Exponentials of the coefficients and of their intervals.
-
-        Parameters
-        ----------
-        alpha : float
-            Error probability of each interval.
-        method : {"noise_aware", "certified"}
-        target : {"population", "table"}
-
-        Returns
-        -------
-        DataFrame
-            Columns rate_ratio, conf_low and conf_high, with the terms as index.
-        """
-        return self._ratios("rate_ratio", alpha, method, target)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from dpstats.analyses.regression.glm_models import (
     span,
     value_in_bins,
 )
-from dpstats.analyses.regression.score import IDENTITY, LOG, LOGIT, Link, find_root
+from dpstats.analyses.regression.score import IDENTITY, LOG, Link, find_root
 from dpstats.analyses.survey.estimand import Estimand, squares_of_cells, squares_of_parts
 from dpstats.analyses.survey.weighted import (
     ByDesign,
@@ -38,7 +38,7 @@ from dpstats.analyses.survey.weighted import (
 )
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
-from dpstats.checks import Method, Target, first_few
+from dpstats.checks import first_few
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.features import Term
@@ -821,71 +821,6 @@ class WeightedRegression(SurveyResult, LinkedResult):
     def interval_of(self) -> str:
         """The first coefficient other than the intercept; units differ."""
         return super(SurveyResult, self).interval_of
-
-    def odds_ratios(
-        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
-    ) -> pd.DataFrame:
-        """Exponentials of the coefficients of `Logistic` and of their intervals.
-
-        Parameters
-        ----------
-        alpha, method, target :
-            As in `conf_int`.
-
-        Returns
-        -------
-        DataFrame
-            Columns odds_ratio, conf_low and conf_high, with the terms as index.
-
-        Raises
-        ------
-        RequestError
-            For another regression.
-        """
-        self._require(LOGIT, "odds_ratios", "dps.Logistic")
-        return self._ratios("odds_ratio", alpha, method, target)
-
-    def rate_ratios(
-        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
-    ) -> pd.DataFrame:
-        """Exponentials of the coefficients of `Poisson` and of their intervals.
-
-        Parameters
-        ----------
-        alpha, method, target :
-            As in `conf_int`.
-
-        Returns
-        -------
-        DataFrame
-            Columns rate_ratio, conf_low and conf_high, with the terms as index.
-
-        Raises
-        ------
-        RequestError
-            For another regression.
-
-        Examples
-        --------
-        >>> import dpstats as dps
-        >>> import pandas as pd
-        >>> design = dps.Design("weight", mean=2, cap=3, unit="school", units=list(range(40)))
-        >>> visits, sex = dps.Number("visits", 0, 3, missing=0), dps.Category("sex", ["f", "m"])
-        >>> schema, rate = dps.Schema([visits, sex], design=design), dps.Poisson("visits ~ sex")
-        >>> plan = dps.plan(schema, {"rate": rate}, budget=dps.PureDP(9), n=8_000)
-        >>> rows = pd.DataFrame({"visits": [0, 1, 2, 1] * 2_000, "weight": 2, "sex": "f"})
-        >>> rows.loc[rows.index % 2 == 1, "sex"] = "m"
-        >>> rows["school"] = rows.index // 200
-        >>> fitted = dps.release(plan, rows, m=200).infer(rate)
-        >>> fitted.rate_ratios().shape
-        (2, 3)
-        """
-        self._require(LOG, "rate_ratios", "dps.Poisson")
-        return self._ratios("rate_ratio", alpha, method, target)
-
-    def _require(self, link: Link, name: str, analysis: str) -> None:
-        if self.link is not link:
-            raise RequestError(f"{name} are of {analysis}, and this is {self.title}; use params")
 
     def f_test(self, r_matrix: Constraints) -> FTestResult:  # noqa: D102, inherited
         test = super().f_test(r_matrix)
