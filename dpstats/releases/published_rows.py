@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 import numpy as np
 import pyarrow as pa
@@ -143,6 +143,8 @@ class RowsResult(_FromRows):
     True
     """
 
+    has_intervals: ClassVar[bool] = True
+
     terms: list[str]
     params: Named
     intervals: Intervals = field(compare=False)
@@ -158,11 +160,6 @@ class RowsResult(_FromRows):
         """The first estimates with their intervals, at 95% unless the radius fails too often."""
         ends = np.asarray(self.conf_int(alpha=self._shown_alpha)).reshape(-1, 2)
         return brief_list(self.terms, self.params, ends, self.dates)
-
-    @property
-    def has_intervals(self) -> bool:
-        """True."""
-        return True
 
     @property
     def testable(self) -> bool:
@@ -392,11 +389,6 @@ class RowsTest(_FromRows):
         left = left_of(alpha, self.beta, "population")
         certified = self._once(left, lambda: self.certified_at(left))
         return replace(certified, alpha=alpha, beta=certified.beta + self.beta)
-
-    @property
-    def has_intervals(self) -> bool:
-        """False: the interval is that of an effect in the private table, see `conf_int`."""
-        return False
 
     def test(self, value: float | None = None, alternative: Alternative = "two-sided") -> NoReturn:
         """Refused: this is a test already.

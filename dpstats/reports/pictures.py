@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpstats import plots
 from dpstats.analyses.base import Analysis
@@ -27,9 +27,6 @@ from dpstats.plots.estimates import drawn_of
 from dpstats.releases.release import Release
 from dpstats.results.base import Result
 from dpstats.results.rendering import MOST
-
-if TYPE_CHECKING:
-    pass
 
 WIDTH = 5.2  # inches
 _SETTINGS: dict[str, Any] = {

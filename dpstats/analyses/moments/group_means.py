@@ -453,11 +453,6 @@ class GroupMeansResult(ComparedGroups):
         frame = super().to_frame(alpha=alpha, method=method, target=target)
         return frame.assign(size=np.asarray(self.sizes))
 
-    def _first(self, count: int) -> EstimateResult:
-        first = super()._first(count)
-        assert isinstance(first, GroupMeansResult)
-        return replace(first, groups=self.groups[:count])
-
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         shown = super()._shown(alpha, target, most)
         return _without_estimates(shown, ~self.one_way.levels.used)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -707,6 +707,8 @@ class Prediction(Result):
     ['mean', 'mean_se']
     """
 
+    has_intervals: ClassVar[bool] = True
+
     mean: LinearResult
     new: LinearResult
 
@@ -724,11 +726,6 @@ class Prediction(Result):
     def headline(self) -> str:
         """The first predicted means with their 95% intervals."""
         return self.mean.headline
-
-    @property
-    def has_intervals(self) -> bool:
-        """True."""
-        return True
 
     def intervals_frame(  # noqa: D102, inherited
         self,
@@ -818,9 +815,6 @@ class Prediction(Result):
 
     def summary(self, *, alpha: float = 0.05, target: Target = "population") -> str:  # noqa: D102, inherited
         return self._page(alpha, target).text()
-
-    def _repr_html_(self) -> str:
-        return self._page(0.05, "population").html()
 
     def _page(self, alpha: float, target: Target) -> Page:
         frame = self.to_frame(alpha=alpha, target=target)

@@ -362,9 +362,6 @@ class ElasticNetResult(Cached, Result):
         check_target(target)
         return self._page(alpha).text()
 
-    def _repr_html_(self) -> str:
-        return self._page(0.05).html()
-
     def _page(self, alpha: float) -> Page:
         risk, low, high = self.risk(alpha=alpha)
         rows = [

@@ -474,9 +474,6 @@ class LossGridResult(Result):
         """
         return self._page(alpha, target).text()
 
-    def _repr_html_(self) -> str:
-        return self._page(USUAL_ALPHA, "table").html()
-
     def _page(self, alpha: float, target: Target) -> Page:
         rows = []
         numbers = self.to_frame(alpha=alpha).set_index("term").to_numpy(dtype=np.float64).tolist()

@@ -334,11 +334,6 @@ class HazardResult(ScoreResult):
     centre: Floats = field(kw_only=True, compare=False)
 
     @property
-    def interval_of(self) -> str:
-        """The first coefficient."""
-        return f"coefficient of {self.main_terms[0]}, in original units"
-
-    @property
     def df_model(self) -> float:
         """Number of coefficients."""
         return float(len(self.params))
