@@ -10,9 +10,9 @@ import ast
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from dpstats.errors import ConditionError, FileFormatError
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.column_fields import MISSING_LABEL
 from dpstats.schema.number import Number
+
+if TYPE_CHECKING:
+    from dpstats.schema.schema import Schema
 
 Column = Category | Number
 GRAMMAR = (
@@ -48,42 +51,6 @@ _PART = re.compile(  # a quoted level, a name in backticks, what is refused, and
 )
 
 
-class Columns(Protocol):
-    """A `Schema`, as what it is made of sees it."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
-
-    @property
-    def rules(self) -> Sequence[Any]:
-        """Rules between columns, in declared order."""
-
-    @property
-    def totals(self) -> Sequence[Any]:
-        """Public totals, in declared order."""
-
-    @property
-    def views(self) -> Mapping[str, Number]:
-        """Views whose source is one of the columns, by name."""
-
-    @property
-    def hidden(self) -> Sequence[Number]:
-        """Sources of several of the columns that are none of them."""
-
-    @property
-    def is_linked(self) -> bool:
-        """True if rules or views link some of the columns."""
-
-    def __iter__(self) -> Iterator[Column]: ...
-
-    def __contains__(self, name: object) -> bool: ...
-
-    def __getitem__(self, name: str) -> Column: ...
-
-    def __hash__(self) -> int: ...
-
-
 @dataclass(frozen=True)
 class CellSet:
     """A set of cells of the table over `columns`."""
@@ -102,7 +69,7 @@ class CellSet:
         return {"columns": [column.name for column in self.columns], "cells": cells}
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any], schema: Columns) -> CellSet:
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> CellSet:
         """Inverse of `to_dict`."""
         columns = tuple(schema[name] for name in plain["columns"])
         if len(set(columns)) < len(columns):
@@ -175,7 +142,7 @@ def names_in_condition(text: str, columns: Collection[str]) -> set[str]:
     }
 
 
-def read_condition(text: str, schema: Columns) -> CellSet:
+def read_condition(text: str, schema: Schema) -> CellSet:
     """Read a condition against a schema.
 
     See `GRAMMAR`; ``&``, ``|`` and ``~`` are read as ``and``, ``or`` and ``not``, with their
@@ -185,7 +152,7 @@ def read_condition(text: str, schema: Columns) -> CellSet:
     return cell_set(columns, full)
 
 
-def read_combinations(text: str, schema: Columns) -> tuple[tuple[Column, ...], NDArray[np.bool_]]:
+def read_combinations(text: str, schema: Schema) -> tuple[tuple[Column, ...], NDArray[np.bool_]]:
     """Read a condition of a rule: the columns that it names, and the cells where it holds.
 
     It holds only where it does so whatever is missing. A comparison with a missing cell is neither
@@ -196,7 +163,7 @@ def read_combinations(text: str, schema: Columns) -> tuple[tuple[Column, ...], N
 
 
 def _read(
-    text: str, schema: Columns, *, missing_differs: bool
+    text: str, schema: Schema, *, missing_differs: bool
 ) -> tuple[tuple[Column, ...], NDArray[np.bool_]]:
     tree, quoted = parsed_condition(text)
     reader = _Reader(text, schema, quoted, missing_differs)
@@ -256,7 +223,7 @@ def _rewrite(text: str) -> tuple[str, dict[str, str]]:
 @dataclass(frozen=True)
 class _Reader:
     text: str
-    schema: Columns
+    schema: Schema
     quoted: dict[str, str]
     missing_differs: bool  # a missing cell from every value; else nothing is known of it
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from dpstats.arrays import Codes
 from dpstats.checks import first_few
 from dpstats.errors import SchemaError
 from dpstats.schema.column_fields import MISSING_LABEL
-from dpstats.schema.conditions import Column, Columns, cell_index
+from dpstats.schema.conditions import Column, cell_index
 from dpstats.schema.number import Number
 from dpstats.schema.repairs import (
     ANY,
@@ -38,13 +38,16 @@ from dpstats.schema.repairs import (
     with_views,
 )
 
+if TYPE_CHECKING:
+    from dpstats.schema.schema import Schema
+
 MOST_COMBINATIONS = 2**24  # that a proof goes through
 _MOST_PROJECTED = 2**20  # for cells that are possible
 _PART = 2**20  # at a time
 _Rule = TypeVar("_Rule", bound=OnColumns)
 
 
-def impossible_pairs(schema: Columns) -> list[tuple[str, str, Mask]]:
+def impossible_pairs(schema: Schema) -> list[tuple[str, str, Mask]]:
     """Pairs of columns, with the cells (bins, bins) that a rule on these two does not allow.
 
     Two views of one number are such a pair as well.
@@ -62,7 +65,7 @@ def impossible_pairs(schema: Columns) -> list[tuple[str, str, Mask]]:
     return pairs
 
 
-def determined_bins(schema: Columns) -> list[tuple[Column, Column, Codes]]:
+def determined_bins(schema: Schema) -> list[tuple[Column, Column, Codes]]:
     """Columns that follow from another in every row: the other, the column, its bins (bins,)."""
     return [
         (by, column, rule.repaired({by.name: codes_of_bins(by)})[column.name])
@@ -73,7 +76,7 @@ def determined_bins(schema: Columns) -> list[tuple[Column, Column, Codes]]:
 
 
 @lru_cache(maxsize=64)
-def check_rules(schema: Columns) -> None:
+def check_rules(schema: Schema) -> None:
     """Prove that no repaired row breaks a rule, and that every level remains possible.
 
     Rules that share columns are taken together, directly or through others. Bins between which none
@@ -106,7 +109,7 @@ def allowed_by(rules: Sequence[CompiledRule], codes: Mapping[str, Codes]) -> Mas
     return np.asarray(~np.any([rule.broken(codes) for rule in rules], axis=0))
 
 
-def possible_cells(schema: Columns, columns: Sequence[Column]) -> Mask | None:
+def possible_cells(schema: Schema, columns: Sequence[Column]) -> Mask | None:
     """Cells of the table over some columns in which a row can be; None if all are possible.
 
     If too many combinations decide about a cell it counts as possible.
@@ -115,7 +118,7 @@ def possible_cells(schema: Columns, columns: Sequence[Column]) -> Mask | None:
 
 
 @lru_cache(maxsize=4096)
-def _possible_cells(schema: Columns, columns: tuple[Column, ...]) -> Mask | None:
+def _possible_cells(schema: Schema, columns: tuple[Column, ...]) -> Mask | None:
     possible: Mask | None = None
     for together in linked_rules(compile_rules(schema)):
         involved = [c for c in columns if any(c.name in rule.names for rule in together)]
@@ -246,7 +249,7 @@ class Combinations:
 
     @classmethod
     def of(
-        cls, schema: Columns, rules: Sequence[OnColumns], *, limited: bool = True
+        cls, schema: Schema, rules: Sequence[OnColumns], *, limited: bool = True
     ) -> Combinations:
         """Combinations for some rules and totals."""
         names = set[str]().union(*(rule.names for rule in rules))

@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import ConditionError, SchemaError
-from dpstats.schema.conditions import Column, Columns, cell_index
+from dpstats.schema.conditions import Column, cell_index
 from dpstats.schema.number import Number
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from dpstats.schema.schema import Schema
 
 
 Mask = NDArray[np.bool_]
@@ -228,13 +230,13 @@ def _with_views_after_changes(
         yield from (view for view in views if view.source.name in rule.changes)
 
 
-def compile_rules(schema: Columns) -> tuple[CompiledRule, ...]:
+def compile_rules(schema: Schema) -> tuple[CompiledRule, ...]:
     """The views and the rules of a schema on coded rows, in the order in which they apply."""
     return _compiled(schema) if schema.is_linked else ()  # else columns need not be hashed
 
 
 @lru_cache(maxsize=64)
-def _compiled(schema: Columns) -> tuple[CompiledRule, ...]:
+def _compiled(schema: Schema) -> tuple[CompiledRule, ...]:
     compiled = list[CompiledRule](compile_views(schema))
     for rule in schema.rules:
         try:
@@ -250,7 +252,7 @@ def _compiled(schema: Columns) -> tuple[CompiledRule, ...]:
 
 
 @lru_cache(maxsize=64)
-def compile_views(schema: Columns) -> tuple[CompiledView, ...]:
+def compile_views(schema: Schema) -> tuple[CompiledView, ...]:
     """The views of a schema on coded rows."""
     compiled = []
     for view in schema.views.values():
@@ -260,7 +262,7 @@ def compile_views(schema: Columns) -> tuple[CompiledView, ...]:
     return tuple(compiled)
 
 
-def views_by_source(schema: Columns) -> list[tuple[CompiledView, ...]]:
+def views_by_source(schema: Schema) -> list[tuple[CompiledView, ...]]:
     """Views of a schema, in groups with one source each; hidden sources included."""
     views = list(compile_views(schema))
     for source in schema.hidden:
@@ -271,7 +273,7 @@ def views_by_source(schema: Columns) -> list[tuple[CompiledView, ...]]:
 
 
 def let_views_agree(
-    schema: Columns, codes: Mapping[str, Codes], leading: Collection[str] = ()
+    schema: Schema, codes: Mapping[str, Codes], leading: Collection[str] = ()
 ) -> dict[str, Codes]:
     """Codes of rows in which every number and its views are set to agree.
 

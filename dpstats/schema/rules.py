@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -33,7 +33,6 @@ from dpstats.errors import ConditionError, FileFormatError, SchemaError
 from dpstats.schema.category import Category, FrozenMapping
 from dpstats.schema.column_fields import MISSING_LABEL
 from dpstats.schema.conditions import (
-    Columns,
     names_in_condition,
     parsed_condition,
     read_combinations,
@@ -48,6 +47,9 @@ from dpstats.schema.repairs import (
 )
 from dpstats.schema.text_files import read_text_columns
 from dpstats.schema.toml_files import check_keys
+
+if TYPE_CHECKING:
+    from dpstats.schema.schema import Schema
 
 _COMPARISONS = {ast.GtE: np.greater_equal, ast.Gt: np.greater,
                 ast.LtE: np.less_equal, ast.Lt: np.less}  # fmt: skip
@@ -102,7 +104,7 @@ class Never:
         plain = {str(name): _plain(self.text, value) for name, value in self.set.items()}
         object.__setattr__(self, "set", FrozenMapping(plain))
 
-    def compiled(self, columns: Columns) -> CompiledRule:
+    def compiled(self, columns: Schema) -> CompiledRule:
         """The rule on coded rows."""
         named, cells = read_combinations(self.condition, columns)
         if unknown := sorted(set(self.set) - {column.name for column in named}):
@@ -194,7 +196,7 @@ class Determines:
             )
         return list(zip(*(held[name] for name in names), strict=True))
 
-    def compiled(self, columns: Columns) -> CompiledRule:
+    def compiled(self, columns: Schema) -> CompiledRule:
         """The rule on coded rows."""
         by, column = columns[self.by], columns[self.column]
         if not isinstance(column, Category):
@@ -287,7 +289,7 @@ class Order:
             f"got {excerpt(self.comparison)}"
         )
 
-    def compiled(self, columns: Columns) -> CompiledRule:
+    def compiled(self, columns: Schema) -> CompiledRule:
         """The rule on coded rows."""
         *names, compare = self._read()
         left, right = (columns[name] for name in names)

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import check_choice, check_text, check_whole, first_few, short
 from dpstats.errors import ConditionError, SchemaError
-from dpstats.schema.conditions import Columns, cell_index, read_combinations
+from dpstats.schema.conditions import cell_index, read_combinations
 from dpstats.schema.possible import Combinations, allowed_by, linked_rules
 from dpstats.schema.repairs import CompiledRule, Mask, OnColumns, compile_rules
 from dpstats.schema.toml_files import check_keys
+
+if TYPE_CHECKING:
+    from dpstats.schema.schema import Schema
 
 _KEYS = ("condition", "count", "of")
 _MOST_ROWS = 10**15
@@ -84,7 +87,7 @@ class Total:
         has = "has" if self.count == 1 else "have"
         return f"{self.count:,} {rows} of the {self.of} {has} {self.condition}"
 
-    def compiled(self, columns: Columns) -> CompiledTotal:
+    def compiled(self, columns: Schema) -> CompiledTotal:
         """The total on coded rows."""
         named, cells = read_combinations(self.condition, columns)
         return CompiledTotal(named, self, cells)
@@ -120,13 +123,13 @@ def _read_total(plain: object) -> Total:
     return Total(**plain)
 
 
-def compile_totals(schema: Columns, of: str = "table") -> tuple[CompiledTotal, ...]:
+def compile_totals(schema: Schema, of: str = "table") -> tuple[CompiledTotal, ...]:
     """The totals of the table, or of the population, on coded rows."""
     return _compiled(schema, of) if schema.totals else ()
 
 
 @lru_cache(maxsize=64)
-def _compiled(schema: Columns, of: str) -> tuple[CompiledTotal, ...]:
+def _compiled(schema: Schema, of: str) -> tuple[CompiledTotal, ...]:
     compiled = []
     for total in schema.totals:
         if total.of == of:
@@ -137,7 +140,7 @@ def _compiled(schema: Columns, of: str) -> tuple[CompiledTotal, ...]:
     return tuple(compiled)
 
 
-def check_totals(schema: Columns, n: int | None = None, population: int | None = None) -> None:
+def check_totals(schema: Schema, n: int | None = None, population: int | None = None) -> None:
     """Refuse totals that no table of n rows has, or no population of a size, if public."""
     if not schema.totals:
         return
@@ -165,7 +168,7 @@ def check_totals(schema: Columns, n: int | None = None, population: int | None =
 
 
 @lru_cache(maxsize=64)
-def fixed_rows(schema: Columns, of: str = "table") -> int | None:
+def fixed_rows(schema: Schema, of: str = "table") -> int | None:
     """The number of rows, if the totals of the table, or of the population, determine it."""
     return _Tables.from_schema(schema, of).rows if compile_totals(schema, of) else None
 
@@ -184,7 +187,7 @@ class _Tables:
     matrix: Floats
 
     @classmethod
-    def from_schema(cls, schema: Columns, of: str) -> _Tables:
+    def from_schema(cls, schema: Schema, of: str) -> _Tables:
         """Tables that the totals of a schema allow: those of the table, or of the population."""
         from scipy import linalg
 
@@ -238,7 +241,7 @@ class _Tables:
         return round(float(found.x[-1]))
 
 
-def _memberships(schema: Columns, of: str) -> Iterator[tuple[list[Total], Floats]]:
+def _memberships(schema: Schema, of: str) -> Iterator[tuple[list[Total], Floats]]:
     """Groups of totals that are linked by columns or rules, and by which totals a row can count.
 
     The second is (m, totals): one line for every combination of totals that can count one row.
