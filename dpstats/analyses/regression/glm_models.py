@@ -135,6 +135,18 @@ def value_in_bins(column: Number, bins: Codes, shift: float = 0.0) -> Floats:
     return np.asarray((first + last + shift * (last - first))[bins] / 2 / column.half_points)
 
 
+def values_in_bins(
+    moments: DesignMoments, bins: Mapping[str, Codes], shifts: Mapping[str, float] | None = None
+) -> dict[str, Floats]:
+    """Columns (m,) as `DesignMoments.regressors_at` takes them; numbers as in `value_in_bins`."""
+    values = {name: own.astype(np.float64) for name, own in bins.items()}
+    for name in number_names(moments):
+        column = moments.schema[name]
+        assert isinstance(column, Number)
+        values[name] = value_in_bins(column, bins[name], (shifts or {}).get(name, 0.0))
+    return values
+
+
 def regressor_columns(moments: DesignMoments) -> tuple[Column, ...]:
     """In the order of the schema."""
     names = {name for regressor in moments.design.regressors for name, _ in regressor.factors}
@@ -194,24 +206,19 @@ class BinnedModel:
         """True if a preview warns of the bins of some number."""
         return any(column.value_bins < _FEW_BINS for column in self._wide)
 
-    def _values(self, shifts: Mapping[str, float]) -> dict[str, Floats]:
-        """Regressor columns at the middle of every cell, some moved by so many half bins."""
+    @property
+    def _bins(self) -> dict[str, Codes]:
+        """Bins (C,) of the columns in every cell."""
         index = np.indices([column.bins for column in self.counted])
-        values = {}
-        for column, bins in zip(self.counted, index, strict=True):
-            flat = bins.ravel()
-            values[column.name] = flat.astype(np.float64)
-            if column in self.numbers:
-                assert isinstance(column, Number)
-                values[column.name] = value_in_bins(column, flat, shifts.get(column.name, 0.0))
-        return values
+        return {c.name: bins.ravel() for c, bins in zip(self.counted, index, strict=True)}
 
     @cached_property
     def _at_corners(self) -> list[dict[str, Floats]]:
         """Values of the columns at the `corners` of all cells."""
         names = [column.name for column in self._wide]
         signs = corners(len(names)).tolist()
-        return [self._values(dict(zip(names, own, strict=True))) for own in signs]
+        shifts = [dict(zip(names, own, strict=True)) for own in signs]
+        return [values_in_bins(self.moments, self._bins, own) for own in shifts]
 
     def score(self, release: ReleaseView) -> Scored:
         """The score of the noisy cells."""
@@ -261,11 +268,10 @@ class BinnedModel:
 
     def _kept(self, groups: Groups) -> NDArray[np.bool_]:
         """(C,) cells in which every number has a value, and every level has rows."""
-        index = np.indices([column.bins for column in self.counted])
-        flat = {c.name: bins.ravel() for c, bins in zip(self.counted, index, strict=True)}
-        kept = have_entering_levels(groups, flat)
+        bins = self._bins
+        kept = have_entering_levels(groups, bins)
         for column in self.numbers:
-            kept &= flat[column.name] < column.value_bins
+            kept &= bins[column.name] < column.value_bins
         return kept
 
     def _expansion(self, kept: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:

@@ -25,6 +25,7 @@ from dpstats.analyses.regression.glm_models import (
     regressor_columns,
     span,
     value_in_bins,
+    values_in_bins,
 )
 from dpstats.analyses.regression.score import IDENTITY, LOG, Link, find_root
 from dpstats.analyses.survey.estimand import Estimand, squares_of_cells, squares_of_parts
@@ -269,13 +270,8 @@ class CellEquations(Equations):
     @cached_property
     def _values(self) -> dict[str, Floats]:
         """Values (C,) of every regressor's column in the cells."""
-        values = {}
-        for column, bins in zip(self._columns, self._bins, strict=True):
-            values[column.name] = bins.astype(np.float64)
-            if column.name in number_names(self.moments):
-                assert isinstance(column, Number)
-                values[column.name] = value_in_bins(column, bins)
-        return values
+        names = [column.name for column in self._columns]
+        return values_in_bins(self.moments, dict(zip(names, self._bins, strict=True)))
 
     def _inside(self, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
         """Cells of columns that the regression is of, whether a number has a value or not."""

@@ -31,7 +31,7 @@ from dpstats.analyses.regression.glm_models import (
     number_names,
     regressor_columns,
     span,
-    value_in_bins,
+    values_in_bins,
 )
 from dpstats.analyses.regression.linear_score import LinearScore
 from dpstats.analyses.survival.follow_up import (
@@ -50,7 +50,7 @@ from dpstats.families.formula import Design
 from dpstats.inference.intervals import Ends, Intervals
 from dpstats.inference.simulation import calibration_seed
 from dpstats.results.estimates import EstimateResult
-from dpstats.schema import Column, Number, Schema
+from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -604,7 +604,7 @@ class Hazard:
         groups = _entering(moments, patterns, risk)
         kept = have_entering_levels(groups, patterns)
         bins = self._bins(schema, asked, risk, kept)
-        x = moments.regressors_at(_values(moments, patterns))[kept]
+        x = moments.regressors_at(values_in_bins(moments, patterns))[kept]
         centre = x.mean(axis=0)
         basis = span(x - centre)
         x = x - centre if basis is None else (x - centre) @ basis
@@ -685,20 +685,6 @@ def _score(
         risk.answers.n, noise=risk.noise_covariance(entries), laplace=laplace, terms=terms,
         seed=calibration_seed(risk.answers),
     )  # fmt: skip
-
-
-def _values(moments: DesignMoments, patterns: dict[str, NDArray[np.int64]]) -> dict[str, Floats]:
-    """Columns at each pattern as `DesignMoments.regressors_at` takes them."""
-    numbers = number_names(moments)
-    return {
-        name: _value(moments.schema[name], bins) if name in numbers else bins.astype(np.float64)
-        for name, bins in patterns.items()
-    }
-
-
-def _value(column: Column, bins: NDArray[np.int64]) -> Floats:
-    assert isinstance(column, Number)
-    return value_in_bins(column, bins)
 
 
 def _notes_on_bins(
