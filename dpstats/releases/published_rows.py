@@ -61,7 +61,6 @@ from dpstats.schema import Category, Column, Schema, arrow
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.measured.row_count import RowCount
     from dpstats.privacy.budget import Budget
 
 _STEPS = 30  # of a bisection for a p-value

@@ -33,9 +33,8 @@ from dpstats.schema import Number
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.analyses.regression.design_moments import DesignMoments
     from dpstats.analyses.survey.coefficients import Equations, WeightedRegression
-    from dpstats.checks import Alternative, Target
+    from dpstats.checks import Alternative
     from dpstats.families.pilot_score import PilotScore
     from dpstats.inference.intervals import Ends
     from dpstats.measured.view import ReleaseView
