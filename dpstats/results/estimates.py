@@ -504,7 +504,7 @@ class EstimateResult(Cached, Result):
         limits = np.asarray(ends).reshape(-1, 2).T
         return frame.assign(**dict(zip(ENDS["certified"], limits, strict=True)))
 
-    def _first(self, count: int) -> EstimateResult:
+    def _first(self, count: int) -> Self:
         return replace(
             self,
             terms=self.terms[:count],

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -578,10 +578,8 @@ class PairwiseResult(EstimateResult):
         """(d,) p-values, adjusted as `adjust` says."""
         return Named(adjusted(np.asarray(self.p_unadjusted), self.adjust), self.terms)
 
-    def _first(self, count: int) -> EstimateResult:
-        first = super()._first(count)
-        assert isinstance(first, PairwiseResult)
-        return replace(first, tested=self.tested[:count])
+    def _first(self, count: int) -> Self:
+        return replace(super()._first(count), tested=self.tested[:count])
 
     def to_frame(  # noqa: D102, inherited
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -249,11 +249,9 @@ class LinearResult(EstimateResult):
             return frame
         return frame.assign(statistic=np.asarray(self.tvalues), p_value=np.asarray(self.pvalues))
 
-    def _first(self, count: int) -> LinearResult:
+    def _first(self, count: int) -> Self:
         null = np.broadcast_to(self.null, self.params.shape)[:count]
-        first = super()._first(count)
-        assert isinstance(first, LinearResult)
-        return replace(first, null=null)
+        return replace(super()._first(count), null=null)
 
 
 _PART = (
