@@ -9,7 +9,6 @@ Solved by Newton's method with conjugate gradients.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,26 +37,12 @@ MANY = 4  # times as many candidates as in a sample are sampled to choose the pe
 FLAT = 0.01  # a risk per function that falls by less than this has stopped falling
 
 
-@dataclass(frozen=True)
-class EntropyFit:
-    """Weights and how the fit ended."""
-
-    density: Floats  # (m,): positive, sums to one
-    penalty: Floats  # (|F|,): s2 of each function that was used
-    gradient: float  # largest entry of the dual gradient, in noise standard deviations
-    converged: bool
-    dual: Floats  # (|F|,): y; the density is the reference times exp(A'y), A scaled by the noise
-    residual: float  # root mean square of A h - b, in noise standard deviations
-    # Stein's estimate of the squared error of A h, in noise variances; NaN if not asked for
-    risk: float = math.nan
-
-
 def fit_entropy(
     values: FamilyValues,
     reference: Floats,
     means: Floats,
     standard_deviations: Floats,
-) -> EntropyFit:
+) -> Fit:
     """Fit the weights, with the penalty that Stein's unbiased risk estimate prefers.
 
     The fit is repeated along s2 = 4/sigma, 1/sigma, ..., each started at the last, until
@@ -86,14 +71,14 @@ def fit_entropy(
     size = max(SAMPLED * len(means), LEAST_SAMPLED)
     if len(reference) > MANY * size:
         first = dual.minimise(none, s2, ROUGH)
-        chosen, risk = _least_risk(dual.sampled(first, size), first.y, s2, ROUGH)
+        chosen = _least_risk(dual.sampled(first, size), first.y, s2, ROUGH)
         point = dual.minimise(chosen.y, chosen.s2)
         if point.converged:
-            return dual.result(point, risk)
-    return dual.result(*_least_risk(dual, none, s2, TOLERANCE))
+            return point
+    return _least_risk(dual, none, s2, TOLERANCE)
 
 
-def _least_risk(dual: _Dual, y: Floats, s2: float, tolerance: float) -> tuple[_Point, float]:
+def _least_risk(dual: _Dual, y: Floats, s2: float, tolerance: float) -> Fit:
     """The point with the least risk along falling penalties, each search started at the last."""
     best = dual.minimise(y, s2, tolerance)
     best_risk = dual.risk(best)
@@ -106,7 +91,7 @@ def _least_risk(dual: _Dual, y: Floats, s2: float, tolerance: float) -> tuple[_P
             best, best_risk = point, risk
         if flat or not point.converged:
             break
-    return best, best_risk
+    return best
 
 
 def fit_with_penalty(
@@ -116,7 +101,7 @@ def fit_with_penalty(
     standard_deviations: Floats,
     penalty: Floats,
     tolerance: float = TOLERANCE,
-) -> EntropyFit:
+) -> Fit:
     """Fit the weights with given penalties.
 
     Parameters
@@ -129,7 +114,7 @@ def fit_with_penalty(
         Largest entry of the gradient, in noise standard deviations.
     """
     dual = _Dual(values, reference, means, standard_deviations)
-    return dual.result(dual.minimise(np.zeros(len(means)), penalty, tolerance), math.nan)
+    return dual.minimise(np.zeros(len(means)), penalty, tolerance)
 
 
 def usable_deviations(measurements: Measurements, deviations: Floats | None = None) -> Floats:
@@ -158,23 +143,25 @@ def targets(measurements: Measurements) -> tuple[Family, Floats, Floats]:
 
 
 @dataclass(frozen=True)
-class _Point:
-    """A dual point: its density, the fitted means A h, and the gradient."""
+class Fit:
+    """A dual point with its density, and how the search for it ended."""
 
-    y: Floats
-    s2: float | Floats
+    y: Floats  # (|F|,); the density is the reference times exp(A'y), A scaled by the noise
+    s2: float | Floats  # the penalty, or that of each function
     objective: float
-    density: Floats
-    fitted: Floats
-    gradient: Floats
+    density: Floats  # (m,): positive, sums to one
+    fitted: Floats  # (|F|,): A h
+    gradient: Floats  # (|F|,), in noise standard deviations
     tolerance: float
 
     @property
     def worst(self) -> float:
+        """Largest entry of the gradient, in absolute value."""
         return float(np.abs(self.gradient).max())
 
     @property
     def converged(self) -> bool:
+        """True if no entry is above the tolerance."""
         return self.worst <= self.tolerance
 
 
@@ -197,7 +184,7 @@ class _Dual:
         self.tilt = np.zeros(len(means)) if tilt is None else tilt
         self.products = Products(values, self.scale)
 
-    def sampled(self, point: _Point, size: int) -> _Dual:
+    def sampled(self, point: Fit, size: int) -> _Dual:
         """Program over candidates drawn in equal steps from the density at a point.
 
         They have absorbed the point's y already (the tilt): only what is beyond it enters their
@@ -224,12 +211,12 @@ class _Dual:
         objective: float,
         density: Floats,
         tolerance: float = TOLERANCE,
-    ) -> _Point:
+    ) -> Fit:
         fitted = self.products.average(density)
         gradient = fitted - self.target + s2 * y
-        return _Point(y, s2, objective, density, fitted, gradient, tolerance)
+        return Fit(y, s2, objective, density, fitted, gradient, tolerance)
 
-    def minimise(self, y: Floats, s2: float | Floats, tolerance: float = TOLERANCE) -> _Point:
+    def minimise(self, y: Floats, s2: float | Floats, tolerance: float = TOLERANCE) -> Fit:
         """Newton's method from y with a backtracking line search."""
         point = self._point(y, s2, *self._objective(y, s2), tolerance)
         for _ in range(MAX_NEWTON):
@@ -244,7 +231,7 @@ class _Dual:
             point = following
         return point
 
-    def _along(self, point: _Point, step: Floats) -> _Point | None:
+    def _along(self, point: Fit, step: Floats) -> Fit | None:
         """The first point that descends, halving the step; None if there is none.
 
         With little noise the objective is flat to rounding before the gradient is small enough;
@@ -264,24 +251,12 @@ class _Dual:
             length /= 2
         return None
 
-    def result(self, point: _Point, risk: float) -> EntropyFit:
-        misfit = point.fitted - self.target
-        return EntropyFit(
-            density=point.density,
-            penalty=np.full(len(point.y), point.s2),
-            gradient=point.worst,
-            converged=point.converged,
-            dual=point.y,
-            residual=float(np.sqrt(np.mean(misfit**2))),
-            risk=risk,
-        )
-
-    def risk(self, point: _Point) -> float:
+    def risk(self, point: Fit) -> float:
         """Stein's risk estimate: misfit, minus |F|, plus twice the degrees of freedom."""
         misfit = point.fitted - self.target
         return float(misfit @ misfit - len(misfit) + 2 * self._freedom(point))
 
-    def _freedom(self, point: _Point) -> float:
+    def _freedom(self, point: Fit) -> float:
         """tr(C (C + s2 I)^-1), exactly for small families, else from random signs (Hutchinson)."""
         if len(point.y) <= EXACT_FREEDOM:
             covariance = self._covariance(point)
@@ -293,12 +268,12 @@ class _Dual:
         solved = [self._solve(point, z, PROBE_ACCURACY * len(z) ** 0.5) for z in signs]
         return len(point.y) - float(np.mean(np.sum(point.s2 * signs * solved, axis=1)))
 
-    def _covariance(self, point: _Point) -> Floats:
+    def _covariance(self, point: Fit) -> Floats:
         """C, (|F|, |F|)."""
         second = self.products.gram(point.density)
         return np.asarray(second - np.outer(point.fitted, point.fitted))
 
-    def _eliminated(self, point: _Point, right: Floats) -> tuple[Floats, float] | None:
+    def _eliminated(self, point: Fit, right: Floats) -> tuple[Floats, float] | None:
         """The solution x of (C + s2 I) x = right by elimination, and the length of its residual."""
         matrix = self._covariance(point)
         diagonal = np.maximum(np.diag(matrix), 0) + point.s2
@@ -310,7 +285,7 @@ class _Dual:
             return None
         return x, float(np.linalg.norm(matrix @ x - right))
 
-    def _solve(self, point: _Point, right: Floats, accuracy: float) -> Floats:
+    def _solve(self, point: Fit, right: Floats, accuracy: float) -> Floats:
         """Solve (C + s2 I) x = right to some accuracy.
 
         Few dense functions: by elimination, since C costs as much as a few products with A do. Else

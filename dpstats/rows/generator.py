@@ -227,10 +227,10 @@ def _entropy(measurements: Measurements, proposal: Proposal, notes: list[str]) -
     family, means, deviations = targets(measurements)
     seen = seen_by(family, proposal.candidates)
     fit = fit_entropy(seen.values, seen.reference, means, deviations)
-    _log.info("entropy fit: penalty %.3g", fit.penalty[0])
+    _log.info("entropy fit: penalty %.3g", fit.s2)
     if not fit.converged:
         notes.append(
-            f"the entropy fit stopped with a gradient of {fit.gradient:.2g} noise standard "
+            f"the entropy fit stopped with a gradient of {fit.worst:.2g} noise standard "
             "deviations; the certificate accounts for it"
         )
     return seen.spread(fit.density)
