@@ -116,7 +116,7 @@ def check_counts(n: object) -> tuple[int, int]:
 
 def check_whole(
     name: str,
-    value: int,
+    value: object,
     least: int,
     most: int | None = None,
     error: type[RequestError] = RequestError,

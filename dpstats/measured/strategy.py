@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpstats import files
 from dpstats.arrays import Floats, freeze
 from dpstats.caching import Cached
-from dpstats.checks import short
+from dpstats.checks import check_whole, short
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.block import Block, Family
@@ -426,11 +426,7 @@ def edited(what: str) -> RequestError:
 
 def check_rows(n: object) -> None:
     """Refuse what is not a number of rows."""
-    if type(n) is not int or not 1 <= n <= MOST_ROWS:
-        raise RequestError(
-            f"the number of rows n must be a positive whole number of at most {MOST_ROWS}, got "
-            f"{short(n)}"
-        )
+    check_whole("the number of rows n", n, 1, MOST_ROWS)
 
 
 def check_person_totals(neighbours: Neighbours) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
-from dpstats.checks import check_label, short
+from dpstats.checks import check_label, check_whole, short
 from dpstats.errors import RequestError
 
 Unit: TypeAlias = Literal["replace", "add_remove"]
@@ -63,16 +63,6 @@ WITHOUT_A_COUNT = (
 )
 
 
-def check_rows_per_person(rows: object) -> int:
-    """Return the most rows of one person, or raise RequestError."""
-    if type(rows) is not int or not 1 <= rows <= MOST_ROWS_PER_PERSON:
-        raise RequestError(
-            "rows_per_person must be a whole number from 1 to "
-            f"{MOST_ROWS_PER_PERSON}, got {short(rows)}; it is the most rows of any one person"
-        )
-    return rows
-
-
 @dataclass(frozen=True)
 class Neighbours:
     """Which two tables are neighbours, and so what one person can change.
@@ -99,7 +89,8 @@ class Neighbours:
 
     def __post_init__(self) -> None:
         check_unit(self.unit)
-        check_rows_per_person(self.rows_per_person)
+        said = "rows_per_person, the most rows of any one person,"
+        check_whole(said, self.rows_per_person, 1, MOST_ROWS_PER_PERSON)
         if self.person is not None:
             check_person(self.person)
 

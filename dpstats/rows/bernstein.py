@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpstats.arrays import Codes, Floats
-from dpstats.checks import short
+from dpstats.checks import check_whole, short
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block
 from dpstats.families.tables.lattice import MAX_COLUMNS, MAX_DEGREE, KernelLattice
@@ -96,14 +96,9 @@ class BernsteinKDE(Density):
                     f"{MAX_COLUMNS} different names, got {short(given)}"
                 )
             object.__setattr__(self, "columns", tuple(given))
-        for name, value, largest in (("k", self.k, MAX_DEGREE), ("order", self.order, MAX_ORDER)):
-            if name == "k" and value is None:
-                continue
-            if type(value) is not int or not 1 <= value <= largest:
-                raise RequestError(
-                    f"BernsteinKDE({name}=...) must be a whole number from 1 to {largest}, "
-                    f"got {short(value)}"
-                )
+        if self.k is not None:
+            check_whole("BernsteinKDE(k=...)", self.k, 1, MAX_DEGREE)
+        check_whole("BernsteinKDE(order=...)", self.order, 1, MAX_ORDER)
         factor = self.C
         if isinstance(factor, bool) or not isinstance(factor, int | float) or not (
             0 < factor < math.inf

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from dpstats.arrays import Codes, Floats, one_blas_thread
-from dpstats.checks import check_choice, short
+from dpstats.checks import check_choice, check_whole, short
 from dpstats.errors import RequestError
 from dpstats.measured.candidates_file import MOST_ROWS, most_rows
 from dpstats.measured.certificate import Accuracy, certify
@@ -61,12 +61,8 @@ def check_options(
     """Refuse impossible options; the generator to use."""
     most = (MOST_CANDIDATES, MOST_ROWS)
     for name, size, limit in zip("mk", (m, k), most, strict=True):
-        if size is None:  # as many as serve; as many as private rows
-            continue
-        if type(size) is not int or not 1 <= size <= limit:
-            raise RequestError(
-                f"{name} must be a positive whole number of at most {limit}, got {short(size)}"
-            )
+        if size is not None:  # as many as serve; as many as private rows
+            check_whole(name, size, 1, limit)
     check_choice("fit", fit, get_args(Fit))
     check_choice("draw", draw, get_args(Draw))
     check_choice("solver", solver, get_args(Solver))

@@ -38,7 +38,7 @@ def test_blocks_come_in_one_order_with_the_count_of_their_neighbour_relation():
     with pytest.raises(dps.RequestError, match="empty"):
         strategy(REFERENCE)
     for n in (0, -1, 2.0, "3", True):
-        with pytest.raises(dps.RequestError, match="positive whole number"):
+        with pytest.raises(dps.RequestError, match="n must be a whole number"):
             strategy(TABLE, n=n)
 
 

@@ -179,7 +179,7 @@ def test_a_file_whose_analyses_were_edited_is_refused_before_anything_is_spent(s
 def test_impossible_plans_and_previews_are_refused(schema):
     for change, message in (
         ({"budget": 1.0}, "PureDP"),
-        ({"n": 2.5}, "positive whole number"),
+        ({"n": 2.5}, "n must be a whole number"),
         ({"allocation": "best"}, "allocation must be one of"),
         ({"allocation": "optimal", "shares": {"smoking": 1, "old": 1, "tables": 1}}, "not both"),
         ({"unit": "person"}, "unit must be"),

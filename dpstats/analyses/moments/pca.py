@@ -14,7 +14,7 @@ from dpstats.analyses.moments.covariance import notes_of
 from dpstats.analyses.moments.eigen_intervals import ROUNDING, EigenIntervals
 from dpstats.analyses.notes import cell_rules
 from dpstats.arrays import Floats
-from dpstats.checks import Method, Target, check_interval, check_numbers, listed, short
+from dpstats.checks import Method, Target, check_interval, check_numbers, check_whole, listed, short
 from dpstats.errors import RequestError
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
@@ -77,14 +77,9 @@ class PCA(ClippedColumns):
         super().__post_init__()
         if not isinstance(self.standardize, bool):
             raise RequestError(f"standardize must be True or False, got {short(self.standardize)}")
-        k = self.n_components
-        if k is None:
-            return
-        if type(k) is not int or not 1 <= k <= len(self.columns):
-            raise RequestError(
-                f"n_components must be a whole number from 1 to {len(self.columns)}, the number of "
-                f"columns, got {short(k)}"
-            )
+        if self.n_components is not None:
+            said = "n_components, at most one per column,"
+            check_whole(said, self.n_components, 1, len(self.columns))
 
     def spectral_radius(
         self, release: ReleaseView, shares: Floats, alpha: float

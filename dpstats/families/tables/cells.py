@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
-from dpstats.checks import short
+from dpstats.checks import check_whole, counted, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation, of_weight_one
 from dpstats.privacy.neighbours import Sensitivity, Unit
@@ -137,11 +137,7 @@ def tables_of_degree(schema: Schema, columns: Sequence[str], degree: int) -> lis
 
 def check_degree(degree: int, columns: Sequence[Column]) -> None:
     """Refuse a degree below one or above the number of columns."""
-    if type(degree) is not int or not 1 <= degree <= len(columns):
-        raise RequestError(
-            f"degree must be a whole number from 1 to the number of columns, {len(columns)}; "
-            f"got {short(degree)}"
-        )
+    check_whole(f"degree for {counted(len(columns), 'column')}", degree, 1, len(columns))
 
 
 def _chosen(schema: Schema, names: Sequence[str]) -> tuple[Column, ...]:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
-from dpstats.checks import short
+from dpstats.checks import check_whole, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.subgroups import require_answered
@@ -62,11 +62,7 @@ class KernelLattice(Block):
                 f"a kernel lattice needs 1 to {MAX_COLUMNS} different columns, got {names}; "
                 "name fewer"
             )
-        if type(self.k) is not int or not 1 <= self.k <= MAX_DEGREE:
-            raise RequestError(
-                f"k must be a whole number of lattice steps from 1 to {MAX_DEGREE}, got "
-                f"{short(self.k)}"
-            )
+        check_whole("k, the number of lattice steps,", self.k, 1, MAX_DEGREE)
         for column in self.columns:
             if not isinstance(column, Number) or column.values is not None:
                 raise RequestError(

@@ -109,7 +109,7 @@ def test_impossible_correlations_are_refused_and_others_completed():
 def test_impossible_arguments_are_refused():
     for arguments, message in (
         ((COLUMNS, 10), "the first argument must be a dps.Schema"),
-        ((SCHEMA, 0), "positive whole number"),
+        ((SCHEMA, 0), "n must be a whole number"),
         ((SCHEMA, 10, {"typical": {}}), r"guesses must be dps\.Guesses"),
         ((SCHEMA, 10, None, "x"), "rng must be a seed"),
         ((SCHEMA, 10, dps.Guesses(shares={"x": 0.1})), "that the schema does not declare"),

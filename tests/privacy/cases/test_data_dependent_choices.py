@@ -71,7 +71,7 @@ def test_p44_functions_chosen_by_observed_correlation(attempt, simple_plan, tmp_
         with pytest.raises(dps.RequestError, match="columns must be a"):
             attempt(analyses={"m": dps.Marginals(columns)})
         for degree in ("auto", 0.5, FRAME):
-            with pytest.raises(dps.RequestError, match="degree must be"):
+            with pytest.raises(dps.RequestError, match="degree for 2 columns must be"):
                 attempt(analyses={"m": dps.Marginals(["c", "b"], degree)})
     FRAME.to_csv(tmp_path / "rows.csv", index=False)
     for path in (tmp_path / "rows.csv", str(tmp_path / "rows.csv")):

@@ -127,9 +127,9 @@ def test_also_shares_sizes_and_alpha_that_cannot_be(attempt, simple_plan):
         refuses(dps.RequestError, said, dps.PerturbedHistogram, share)
     measured = dps.measure(simple_plan(), SURVEY)
     for size in [0, -1, 1.0, True, "1"]:
-        refuses(dps.RequestError, "positive whole number", attempt, n=size)
+        refuses(dps.RequestError, "n must be a whole number", attempt, n=size)
         for name in ("k", "m"):
-            said = f"{name} must be a positive whole number"
+            said = f"{name} must be a whole number"
             refuses(dps.RequestError, said, dps.synthesize, measured, **{name: size})
     release = dps.synthesize(measured, m=50, rng=1)
     for alpha in [0, 0.0, 1, -0.1, 1.5, 5, math.nan, math.inf]:
