@@ -76,11 +76,6 @@ class States:
         return {c.name: g.ravel() for c, g in zip(self.columns, grid, strict=True)}
 
 
-def most_states(column: Column, coded: Iterable[str]) -> int:
-    """Number of states of a column in a program of all levels."""
-    return len(codes_of(column, column.name in coded))
-
-
 def codes_of(column: Column, coded: bool) -> Codes:
     """Codes that serve as states: all of them, or one in every bin."""
     return Support.of(column, coded).codes
@@ -320,7 +315,7 @@ def _columns_for(sources: Sources, measured: Family, question: Question) -> tupl
     named = measured.column_names
     every = tuple(c for c in schema if c in question.columns or c.name in named)
     coded = measured.coded_columns | {c.name for c in question.coded}
-    if math.prod(most_states(c, coded) for c in every) <= SMALL:
+    if math.prod(len(codes_of(c, c.name in coded)) for c in every) <= SMALL:
         return every
     own = list(question.columns)
 
@@ -328,14 +323,14 @@ def _columns_for(sources: Sources, measured: Family, question: Question) -> tupl
         return sorted(columns, key=lambda c: (c.bins, schema.names.index(c.name)))
 
     for column in in_order(set(every) - set(own)):
-        size = math.prod(most_states(c, coded) for c in (*own, column))
+        size = math.prod(len(codes_of(c, c.name in coded)) for c in (*own, column))
         if size <= MOST_STATES and _links(measured, column, question.columns):
             own.append(column)
     merged = merged_levels(sources, question, measured, tuple(own))
     for column in in_order(that_tell_groups(measured, merged)):
         more = merged_levels(sources, question, measured, (*own, column))
         size = math.prod(
-            most_states(c, coded) if c.name in coded else int(numbers.max()) + 1
+            len(codes_of(c, True)) if c.name in coded else int(numbers.max()) + 1
             for c, numbers in more.items()
         )
         if size <= MOST_STATES:

@@ -8,7 +8,7 @@ sensitivities.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -130,11 +130,6 @@ class Contrasts(Block):
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """That of one row of the functions; replaced, twice that in L1 and in L2."""
         return self.base.sensitivity("add_remove").of_rows(1 if unit == "add_remove" else 2)
-
-    @property
-    def keys(self) -> Sequence[Hashable]:  # type: ignore[override]
-        """None: contrasts follow from themselves alone."""
-        return ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -259,8 +259,6 @@ def _bound_pairs_of_numbers(p: int) -> Sensitivity:
     A subset of them can only change less. Exact for p = 2; else L1 is 3.6% too large at p = 3 and
     0.4% at p = 10 (sensitivity.md, "Pairs").
     """
-    if p < 2:
-        raise ValueError("pairs need two numbers")
     if p == 2:
         more = Fraction(27, 125)
     else:

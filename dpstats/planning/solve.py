@@ -19,7 +19,7 @@ from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.strategy import Strategy
 from dpstats.planning import measures
 from dpstats.planning.measures import Measure, Power
-from dpstats.planning.survey import divide_again
+from dpstats.planning.survey import USUAL_ROWS, divide_again
 from dpstats.privacy.budget import ZCDP, Budget
 from dpstats.privacy.laws import POWERS
 from dpstats.privacy.rationals import decimal_text
@@ -30,7 +30,6 @@ from dpstats.rows.base import Reference
 _FIRST, _LARGEST, _LEAST = math.log(8), math.log(50), math.log(1.03)  # steps in log v
 BUDGETS: Mapping[str, tuple[float, float]] = {"epsilon": (1e-4, 1e4), "rho": (1e-8, 1e4)}
 ROWS = (10.0, 1e9)
-USUAL_ROWS = 10_000
 MOST_POWER = 0.99  # four of 400 simulated releases keep the hypothesis
 Quantity = Literal["width", "delta", "power"]
 P = TypeVar("P")  # the plan, which this module makes from a strategy and does not look into

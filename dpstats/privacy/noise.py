@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Protocol
@@ -92,7 +93,8 @@ def scale_for(multiplier: int | Fraction, bound: int, noise: Noise = "laplace") 
 
 
 def _root(multiplier: int | Fraction, power: int) -> str:
-    return f"{_approximately(Fraction(multiplier)) ** (1 / power):.4g}"
+    value = Decimal(multiplier.numerator) / multiplier.denominator  # it may be beyond all floats
+    return f"{value ** (1 / Decimal(power)):.4g}"
 
 
 @lru_cache(maxsize=1024)
@@ -244,11 +246,3 @@ def _add_injected(source: _NoiseSource, sums: Integers, scale: float) -> Integer
     if int(noise.min()) <= -MAX_SUM or int(noise.max()) >= MAX_SUM:  # so that no sum wraps around
         raise NoiseError("the injected source must return noise below 2**62")
     return np.asarray(sums + noise, dtype=np.int64)
-
-
-def _approximately(value: Fraction) -> float:
-    """A positive rational as a float, for a message; zero or infinite beyond its range."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf

@@ -133,15 +133,6 @@ class Products:
         whole = self._cells if self._margins is None else self._margins @ self._cells
         return sparse.csr_array(sparse.diags_array(self._scales) @ whole)
 
-    def array(self) -> Floats:
-        """A itself, (|F|, m), for few functions and points."""
-        whole = np.zeros((len(self._scales), self.points))
-        if self._by_function is not None:
-            whole = self._by_function.toarray()
-        if self._dense is not None:
-            whole[self._rows] = self._dense
-        return np.asarray(whole)
-
     def distances(self, half: int) -> Floats:
         """Lengths (half,) of the differences between A at the first points and at the others.
 

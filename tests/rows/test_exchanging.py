@@ -87,8 +87,9 @@ def test_chosen_rows_are_of_the_model_unless_they_miss_by_more_than_noise(deviat
 def test_distances_of_points(joint):
     family = FAMILIES["mixed"]
     scales = np.random.default_rng(0).uniform(1, 3, family.size)
-    products = Products(family.evaluate(rows(600)), scales, joint=joint)
-    whole = products.array()
+    values = family.evaluate(rows(600))
+    products = Products(values, scales, joint=joint)
+    whole = scales[:, None] * values.matrix().toarray()
     expected = np.linalg.norm(whole[:, 300:] - whole[:, :300], axis=0)
     expected[expected == 0] = np.inf
     np.testing.assert_allclose(products.distances(300), expected, atol=1e-12)
