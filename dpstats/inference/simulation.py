@@ -6,11 +6,12 @@ import hashlib
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.checks import short
 from dpstats.errors import RequestError
 
 if TYPE_CHECKING:
@@ -35,6 +36,15 @@ def calibration_seed(answers: Answers, purpose: int | str | tuple[int, ...] = 0)
     text = repr(purpose if isinstance(purpose, tuple) else (purpose,))
     found = hashlib.blake2b(grid.tobytes() + text.encode(), digest_size=16)
     return int.from_bytes(found.digest(), "little")
+
+
+def generator(seed: Any) -> np.random.Generator:
+    """The generator of a seed, or RequestError."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        what = "must be a seed, a whole number of at least 0, or a numpy Generator"
+        raise RequestError(f"rng {what}, got {short(seed)}") from None
 
 
 def calibration_generator(

@@ -15,11 +15,11 @@ from dpstats.analyses.registry import spelled
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import Method, check_method, did_you_mean, first_few, short
 from dpstats.errors import RequestError
+from dpstats.inference.simulation import generator
 from dpstats.measured.certificate import certify_answers
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.previews import preview, simulated
-from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.previews.pretended import (
     PretendRelease,

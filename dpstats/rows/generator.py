@@ -10,8 +10,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from dpstats.arrays import Codes, Floats, one_blas_thread
-from dpstats.checks import check_choice, check_whole, short
+from dpstats.checks import check_choice, check_whole
 from dpstats.errors import RequestError
+from dpstats.inference.simulation import generator
 from dpstats.measured.candidates_file import MOST_ROWS, most_rows
 from dpstats.measured.certificate import Accuracy, certify
 from dpstats.measured.combining import Sources
@@ -71,11 +72,7 @@ def check_options(
             f"solver={solver!r} is for the linear program of fit='minimax'; drop solver=, or give "
             "fit='minimax'"
         )
-    try:
-        return np.random.default_rng(rng)
-    except (TypeError, ValueError):
-        what = "must be a seed, a whole number of at least 0, or a numpy Generator"
-        raise RequestError(f"rng {what}, got {short(rng)}") from None
+    return generator(rng)
 
 
 def fit_density(

@@ -13,9 +13,9 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.analyses.base import answered
+from dpstats.inference.simulation import generator
 from dpstats.planning import measures
 from dpstats.planning.measures import Delta, Measure, Subject, pvalue_of, under_alternative
-from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.solve import find_least, with_budget
 

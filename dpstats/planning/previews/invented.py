@@ -11,6 +11,7 @@ import numpy as np
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import short
 from dpstats.errors import RequestError, SchemaError
+from dpstats.inference.simulation import generator
 from dpstats.measured.strategy import check_rows
 from dpstats.schema import Category, Column, Design, Guesses, Number, Schema
 from dpstats.schema.guesses import moments_of
@@ -26,18 +27,7 @@ _EXTREME = 0.9999
 _ROOT = 1e-4
 _PROJECTIONS = 2_000
 _TOLERANCE = 1e-3  # of a correlation
-Seed = int | tuple[int, int] | np.random.Generator | None
-
-
-def generator(seed: Seed) -> np.random.Generator:
-    """The generator of a public simulation."""
-    try:
-        return np.random.default_rng(seed)
-    except (TypeError, ValueError):
-        raise RequestError(
-            "rng must be a seed, a whole number of at least 0, or a numpy Generator, got "
-            f"{short(seed)}"
-        ) from None
+Seed = int | np.random.Generator | None
 
 
 def pretend(

@@ -18,12 +18,11 @@ import numpy as np
 
 from dpstats.arrays import Codes, Floats
 from dpstats.families.block import Block
-from dpstats.inference.simulation import draw_from
+from dpstats.inference.simulation import draw_from, generator
 from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import View
-from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.survey import capped_mean, expected_sampling
 

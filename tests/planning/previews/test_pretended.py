@@ -3,7 +3,7 @@
 import numpy as np
 
 import dpstats as dps
-from dpstats.planning.previews.invented import generator
+from dpstats.inference.simulation import generator
 from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.previews.pretended import PretendRelease, PretendRows, seen_by_analyses
 
