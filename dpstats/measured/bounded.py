@@ -51,11 +51,11 @@ class Bounded:
         """The bound, whatever `beta`."""
         return self.bound
 
-    def pmf(self, z: ArrayLike) -> NoReturn:
+    def cdf(self, z: ArrayLike) -> NoReturn:
         """Not known."""
         raise RequestError(ONLY_CERTIFIED)
 
-    cdf = tail = smoothed_cdf = log_characteristic = pmf
+    tail = smoothed_cdf = log_characteristic = cdf
 
     def support(self, tail: float = 1e-12) -> NoReturn:
         """Not known."""

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpstats.arrays import Floats
 from dpstats.privacy.laws import LatticeLaw
@@ -76,19 +75,6 @@ class DiscreteGaussian(LatticeLaw):
         mass, _ = _table(self.scale, 1)
         return float(self.terms * 2 * np.sum(mass * np.arange(len(mass)) ** 2.0))
 
-    def pmf(self, z: ArrayLike) -> Floats:
-        """P(Z = z); zero where z is not an integer."""
-        z = np.asarray(z, dtype=np.float64)
-        whole = self._whole
-        if whole is None:
-            mass, _ = _table(self.scale, self.terms)
-            size = np.minimum(np.abs(z), len(mass))
-            value = np.append(mass, 0.0)[np.floor(size).astype(np.int64)]
-        else:
-            # beyond 40 scales the probability is zero, and squares must not overflow
-            value = np.exp(-0.5 * np.minimum(np.abs(z) / whole, 40.0) ** 2) / _total(whole)
-        return np.asarray(np.where(z == np.floor(z), value, 0.0), dtype=np.float64)
-
     def _upper(self, t: Floats) -> Floats:
         """P(Z >= t) for integers t >= 1."""
         whole = self._whole
@@ -131,13 +117,6 @@ class DiscreteGaussian(LatticeLaw):
     def log_mgf(self, u: Floats) -> Floats:
         """Upper bound of log E exp(u Z): the law is sub-Gaussian."""
         return np.asarray(0.5 * self.terms * (self.scale * u) ** 2, dtype=np.float64)
-
-
-def _total(scale: float) -> float:
-    """Sum of exp(-z^2 / (2 scale^2)) over all integers."""
-    if scale >= _SMOOTH:
-        return scale * math.sqrt(2 * math.pi)
-    return float(2 * _weights(scale).sum() - 1)
 
 
 def _weights(scale: float) -> Floats:

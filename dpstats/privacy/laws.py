@@ -60,9 +60,6 @@ class NoiseLaw(Protocol):
         be below exp(-20) beyond.
         """
 
-    def pmf(self, z: ArrayLike) -> Floats:
-        """P(Z = z), or the probability of the unit cell around z if continuous."""
-
     def cdf(self, z: ArrayLike) -> Floats:
         """P(Z <= z)."""
 
@@ -118,10 +115,6 @@ class LatticeLaw(ABC):
     @abstractmethod
     def variance(self) -> float:
         """Variance of the sum."""
-
-    @abstractmethod
-    def pmf(self, z: ArrayLike) -> Floats:
-        """P(Z = z); zero where z is not an integer."""
 
     @abstractmethod
     def log_characteristic(self, t: Floats) -> Floats:
@@ -240,22 +233,6 @@ class DiscreteLaplace(LatticeLaw):
     def variance(self) -> float:
         """Variance of the sum, ``2 a / (1 - a)**2`` for each term."""
         return self.terms * 2 * self._a / self._one_minus_a**2
-
-    def pmf(self, z: ArrayLike) -> Floats:
-        """P(Z = z); zero where z is not an integer."""
-        z = _clip(z)
-        size = np.abs(z)
-        p = self._one_minus_a
-        if self.terms == 1:
-            mass = p / (1 + self._a) * np.exp(-size / self.scale)
-        elif self._short:
-            weights = _mixture_weights(self.scale, self.terms)
-            mass = p * self._binomial_sum(size, weights[::-1])
-        else:
-            from scipy.stats import nbinom
-
-            mass = sum(w * nbinom.pmf(size + k, r, p) for k, r, w in self._mixture())
-        return _floats(np.where(z == np.floor(z), mass, 0.0))
 
     def log_characteristic(self, t: Floats) -> Floats:
         """Logarithm of E exp(i t Z): each term has (1-a)^2 / (1 - 2 a cos t + a^2)."""

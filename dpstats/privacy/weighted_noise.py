@@ -111,10 +111,6 @@ class Combination(Cached):
         """Grid points and the distribution function of W + U at them."""
         return _inverted(self, uniform=True)
 
-    def pmf(self, z: ArrayLike) -> Floats:
-        """P(z - 1/2 < W <= z + 1/2)."""
-        return self.cdf(np.add(z, 0.5)) - self.cdf(np.subtract(z, 0.5))
-
     def cdf(self, t: ArrayLike) -> Floats:
         """P(W <= t) for real t."""
         points, cdf = self._table

@@ -5,14 +5,10 @@ import pytest
 from scipy import stats
 
 from dpstats.inference.noisy_ratio import NoisyRatio, joint_noise
+from dpstats.inference.simulation import draw_from
 from dpstats.measured.bounded import Bounded
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
-
-
-def noise(law, runs, rng):
-    z = np.arange(-law.support(), law.support() + 1)
-    return rng.choice(z, runs, p=law.pmf(z) / law.pmf(z).sum())
 
 
 def ratio(law, of_count, count, t, u):
@@ -29,12 +25,13 @@ def ratio(law, of_count, count, t, u):
 )
 def test_tails_are_those_of_the_sums(law, of_count, r):
     z, z_0 = (np.arange(-x.support(), x.support() + 1) for x in (law, of_count))
+    mass, of_counts = (x.cdf(y) - x.cdf(y - 1) for x, y in ((law, z), (of_count, z_0)))
     unit = np.sqrt(law.variance + r**2 * of_count.variance) / 8
     values = z[:, None] - r * z_0
     for t, u in ((20, 0.3), (26, -0.4), (14, 0.0)):
         found = ratio(law, of_count, 41.0, t, u)
         d = t - r * 41 + unit * stats.norm.ppf(u + 0.5)
-        exact = law.pmf(z) @ stats.norm.cdf((d - values) / unit) @ of_count.pmf(z_0)
+        exact = mass @ stats.norm.cdf((d - values) / unit) @ of_counts
         tails = np.ravel(found.tails(r, read=True))
         np.testing.assert_allclose(tails, [exact, 1 - exact], rtol=0, atol=1e-9)
 
@@ -46,9 +43,10 @@ def test_tails_are_those_of_the_sums(law, of_count, r):
 def test_tails_of_sampled_rows_are_those_of_a_binomial_count_and_the_noise(law, size, p):
     z = np.arange(-law.support(1e-13), law.support(1e-13) + 1)
     unit = min(np.sqrt((1 + p**2) * law.variance + size * p * (1 - p)) / 8, 1.0)
-    counts = np.convolve(stats.binom.pmf(np.arange(size + 1), size, p), law.pmf(z))
+    noise = law.cdf(z) - law.cdf(z - 1)
+    counts = np.convolve(stats.binom.pmf(np.arange(size + 1), size, p), noise)
     values = np.arange(z[0], size + z[-1] + 1)[:, None] - size * p - p * z
-    mass = counts[:, None] * law.pmf(z)
+    mass = counts[:, None] * noise
     weighted = (1.0, 0.0, law), (0.0, 1.0, law)
     for shift, u in ((0, 0.3), (2, -0.4), (-1, 0.0)):
         t = np.array([float(np.clip(round(size * p) + shift, 0, size))])
@@ -61,7 +59,7 @@ def test_tails_of_sampled_rows_are_those_of_a_binomial_count_and_the_noise(law, 
 def test_an_interval_holds_what_is_kept_and_no_more():
     """Of five tables, on a grid of ratios; the tails themselves are exact."""
     law, rng = DiscreteLaplace(20.0), np.random.default_rng(1)
-    counts, sums = 2_000 + noise(law, 5, rng), 1_800 + noise(law, 5, rng)
+    counts, sums = 2_000 + draw_from(law, 5, rng), 1_800 + draw_from(law, 5, rng)
     for count, t, u in zip(counts.tolist(), sums.tolist(), rng.uniform(-0.5, 0.5, 5), strict=True):
         found = ratio(law, law, float(count), t, u)
         low, high = found.interval(0.1)

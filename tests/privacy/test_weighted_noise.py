@@ -19,7 +19,7 @@ def convolved(law, step):
     for weight, part in law.parts:
         reach, times = part.support(1e-15), round(abs(weight) / step)
         spread = np.zeros(2 * reach * times + 1)
-        spread[::times] = part.pmf(np.arange(-reach, reach + 1))
+        spread[::times] = np.diff(part.cdf(np.arange(-reach - 1, reach + 1)))
         mass = fftconvolve(mass, spread)
     return step * (np.arange(len(mass)) - len(mass) // 2), mass
 

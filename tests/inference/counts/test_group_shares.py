@@ -101,7 +101,8 @@ def test_tails_beyond_the_draws(counts, value, tail):
 def test_certified_coverage_by_enumeration(size, n, p):
     laws = DiscreteLaplace(2.0), DiscreteLaplace(1.0)
     x, za, zc = np.arange(size + 1)[:, None, None], np.arange(-30, 31)[:, None], np.arange(-15, 16)
-    mass = stats.binom.pmf(x, size, p) * laws[0].pmf(za) * laws[1].pmf(zc)
+    noise, other = (law.cdf(z) - law.cdf(z - 1) for law, z in zip(laws, (za, zc), strict=True))
+    mass = stats.binom.pmf(x, size, p) * noise * other
     counts = np.broadcast_arrays(x + za, size - x + zc)
     for target, beta, truth in (("population", 0.025, p), ("table", 0.05, x / max(size, 1))):
         low, high = certified_share(*counts, laws, (0.05, beta), n, target)
