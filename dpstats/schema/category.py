@@ -153,7 +153,7 @@ class Category(ColumnFields):
                 f"{self.name!r}: {short(both.pop())} is a level and one of missing_values; drop it "
                 "from one"
             )
-        _check_values(self.name, "missing value", codes)
+        check_values(f"missing_values of {self.name!r}", codes)
 
     def index(self, label: object, what: str = "") -> int:
         """Code of a label; numbers match by value, text exactly."""
@@ -345,29 +345,29 @@ def _check_levels(name: str, levels: tuple[Level, ...]) -> None:
         raise SchemaError(
             f"levels of {name!r} must be all text, all numbers or all bool; got {sorted(kinds)}"
         )
-    _check_values(name, "level", levels)
+    check_values(f"levels of {name!r}", levels)
     if len(set(levels)) < len(levels):
         raise SchemaError(f"levels of {name!r} must be distinct (1 and 1.0 are the same level)")
 
 
-def _check_values(name: str, what: str, values: Sequence[Level]) -> None:
+def check_values(
+    what: str,
+    values: Sequence[Level],
+    cure: str = "for missing cells use missing= or allow_missing=True",
+) -> None:
     """Refuse values that a cell cannot be compared with exactly, and empty text."""
     numbers = [value for value in values if is_number(value)]
     if not all(map(is_finite, numbers)):  # type: ignore[arg-type]
-        raise SchemaError(
-            f"{what}s of {name!r} must be finite; for missing cells use missing= or "
-            "allow_missing=True"
-        )
+        raise SchemaError(f"{what} must be finite; {cure}")
     if any(abs(number) >= 2**53 for number in numbers):  # type: ignore[arg-type]
         raise SchemaError(
-            f"{what}s of {name!r} must be below 2**53, the limit for exact whole numbers in "
-            "tables and files; store longer codes as text"
+            f"{what} must be below 2**53, the limit for exact whole numbers in tables and files; "
+            "store longer codes as text"
         )
     if "" in values:
         raise SchemaError(
-            f"{name!r}: an empty text is how files write a missing cell and cannot be a {what}; "
-            "use missing= or allow_missing=True"
+            f"{what} must not be empty text, which is how files write a missing cell; {cure}"
         )
     for value in values:
         if isinstance(value, str):
-            check_text(f"{name!r}: a stored text", value, SchemaError)
+            check_text(f"a text among {what}", value, SchemaError)

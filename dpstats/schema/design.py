@@ -26,6 +26,7 @@ from dpstats.checks import (
     short,
 )
 from dpstats.errors import SchemaError
+from dpstats.schema.category import check_values
 from dpstats.schema.column_fields import Level
 from dpstats.schema.number import Number
 from dpstats.schema.toml_files import changed_fields, check_keys
@@ -187,31 +188,33 @@ class Design(Cached):
             of_strata = len(pairs) == len(units) and all(
                 isinstance(keys, list | tuple) for _, keys in pairs
             )
-            units = dict(units if of_strata and units else [("", units)])
-        if (self.strata is None) != (len(units) == 1 and "" in units):
+            units = units if of_strata and units else [("", units)]
+        declared = list(units.items() if isinstance(units, Mapping) else units)
+        if (self.strata is None) != ([stratum for stratum, _ in declared] == [""]):
             raise SchemaError(
                 "strata= names the column of strata, and units= maps each of them to the keys of "
                 "its units; give both, or a plain list of units without strata"
             )
         read = []
-        for stratum, keys in units.items():
-            keys = listed(keys)
+        for stratum, keys in declared:
             if isinstance(keys, str) or not isinstance(keys, Sequence) or not keys:
                 raise SchemaError(
                     f"stratum {short(stratum)} of the design needs a list of units, "
                     "as all strata do; or give one number for all of them together, units = 60"
                 )
-            if len(set(map(str, keys))) < len(keys):
-                raise SchemaError(f"stratum {short(stratum)} of the design names a unit twice")
             read.append((stratum, tuple(keys)))
-        for what, every in (
-            ("strata", [stratum for stratum, _ in read]),
-            ("units", [key for _, keys in read for key in keys]),
-        ):
+        strata = [] if self.strata is None else [stratum for stratum, _ in read]
+        for what, every in (("strata", strata), ("units", [k for _, keys in read for k in keys])):
             if not all(isinstance(key, str) or is_number(key) for key in every) or (
                 len({isinstance(key, str) for key in every}) > 1
             ):
                 raise SchemaError(f"the {what} of a design must be all text or all numbers")
+            check_values(f"{what} of the design", every, "leave out missing keys")
+        for names, whose in ((strata, "the design names a stratum"), *(
+            (keys, f"stratum {short(stratum)} of the design names a unit") for stratum, keys in read
+        )):  # fmt: skip
+            if len(set(names)) < len(names):
+                raise SchemaError(f"{whose} twice (1 and 1.0 are the same key)")
         if not read:
             raise SchemaError(
                 "units= of the design is empty; list all units that were drawn, or leave it out if "

@@ -33,7 +33,7 @@ def check_design(design: dict[str, Any], roles: Sequence[str]) -> None:
     mixed = any(len({isinstance(key, str) for key in every}) > 1 for every in keys)
     refuse(mixed, "has a design whose keys are not of one type")
     together = [keys[0], *(own for _, own in strata)]
-    twice = any(len(set(map(str, own))) < len(own) for own in together)
+    twice = any(len(set(own)) < len(own) for own in together)
     refuse(twice, "has a design that names a stratum or a unit twice")
 
 

@@ -111,7 +111,7 @@ def test_every_way_has_the_sums_of_a_loop(way, on_route, sums_of, monkeypatch):
 # Declared keys, a cell, and whether it is one of them.
 KEYS = [
     ([1, 2], "1.0", True), ([1, 2], 1.5, False), ([1, 2], None, False), ([1, 2], math.inf, False),
-    ([2**53, 2], 2**53, True), (["1", "2"], 1.0, True), (["01", "02"], "01", True),
+    ([2**53 - 1, 2], 2**53 - 1, True), (["1", "2"], 1.0, True), (["01", "02"], "01", True),
     (["a", "b"], "A", False), (["a", "b"], "", False),
 ]  # fmt: skip
 
@@ -243,3 +243,25 @@ def test_a_plan_protects_units_or_persons_beside_them(tmp_path):
         given = {"weights": "w", "unit": "u", "strata": "h", name: SCALED}
         with pytest.raises(dps.SchemaError, match="control character"):
             dps.Design(**given, mean=2, cap=8, units={"a": [1, 2]})
+
+
+def test_keys_of_units_are_refused_that_no_cell_or_file_can_hold_or_two_are_the_same():
+    for units, says in [
+        ({"n": [1, 2, math.nan], "s": [3]}, "units of the design must be finite; leave out"),
+        ({"n": [1, 2], "s": [3, math.inf]}, "units of the design must be finite; leave out"),
+        ({math.nan: [1, 2]}, "strata of the design must be finite; leave out"),
+        ({"n": [2**53, 2**53 + 1]}, r"units of the design must be below 2\*\*53"),
+        ({"n": ["a", ""]}, "units of the design must not be empty text"),
+        ({"n": ["a", "b"], "": ["c"]}, "strata of the design must not be empty text"),
+        ({"n": ["a", "\ud800"]}, "units of the design holds half a surrogate"),
+        ({"n": [1, True]}, "units of a design must be all text or all numbers"),
+        ({"n": [1, 1.0, 2]}, "'n' of the design names a unit twice"),
+        ([("n", [1, 2]), ("n", [3])], "the design names a stratum twice"),
+        ([[[1], [2]], [[3], [4]]], "strata of a design must be all text or all numbers"),
+    ]:
+        with pytest.raises(dps.SchemaError, match=says):
+            dps.Design("w", mean=2, cap=8, strata="h", unit="u", units=units)
+    units = {"n": ["1", "1.0"], "s": ["1"]}
+    design = dps.Design("w", mean=2, cap=8, strata="h", unit="u", units=units, lonely="adjust")
+    assert dps.Design.from_dict(design.to_dict()) == design
+    assert design.number_of_units == 3

@@ -82,3 +82,11 @@ def test_odd_knots_and_keys_of_persons_are_refused(weighted, judge):
     for key in ("weight", "region"):
         with pytest.raises(NotReadError, match="tells persons apart"):
             judge(persons.to_dict() | {"person_key": key})
+
+
+def test_units_that_are_named_twice_are_refused(weighted, judge):
+    design = dps.Design("w", mean=1, cap=2, strata="s", unit="u", units={"a": [1, 2], "b": [3, 4]})
+    plain = weighted(PURE, "replace", design).to_dict()
+    for units in ([["a", [1, 2]], ["b", [3, 3.0]]], [["a", [1, 2]], ["a", [3, 4]]]):
+        with pytest.raises(NotReadError, match="names a stratum or a unit twice"):
+            judge(plain | {"design": plain["design"] | {"units": units}})
