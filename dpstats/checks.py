@@ -52,8 +52,14 @@ def check_alpha(alpha: float) -> float:
 
 
 def as_float(value: float | np.floating[Any]) -> float:
-    """Return a number as a float; a float32 is read by its shortest decimal."""
-    return float(str(value)) if isinstance(value, np.floating) else float(value)
+    """Return a number as a float; a float32 is read by its shortest decimal.
+
+    A whole number beyond all floats is infinite, for a check that follows to refuse.
+    """
+    try:
+        return float(str(value)) if isinstance(value, np.floating) else float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def check_alternative(alternative: str) -> Alternative:

@@ -64,6 +64,7 @@ CASES = {
     "goodness_of_fit": [
         (lambda: fit([0.5, 0.4, 0.2]), "sum to 1.1"), (lambda: fit([0.5, 0.5, 0.0]), "positive"),
         (lambda: fit([1.0]), "at least two"), (lambda: fit([0.5, np.nan, 0.5]), "finite"),
+        (lambda: fit([0.5, 10**400]), "finite"),
         (lambda: fit(0.5), "list or a mapping"), (lambda: fit(P0, simulations=10), "at least 99"),
         (lambda: fit(P0, seed=-1), "at least 0"),
         (lambda: fit({"north": 0.5, "east": 0.5}), r"labels \['east'\].*no probability for \['sou"),
@@ -123,6 +124,7 @@ CASES = {
     ],
     "ols": [
         (lambda: line(ridge=-1), "ridge"), (lambda: line(ridge=True), "ridge"),
+        (lambda: line(ridge=10**400), "ridge.*bits"),
         (lambda: line(cov_type="HC3"), r"cov_type.*nonrobust.*HC1"),
         (lambda: dps.OLS("pay ~ age*score", cov_type="HC1"), "products of up to 8 numbers"),
         (lambda: dps.OLS("pay ~ age + C(region)", clip_norm=1), "levels of 'region'"),
@@ -160,6 +162,7 @@ CASES = {
         (lambda: curve("rent", entry="little"), "'rent' has allow_missing=True"),
     ],
     "elastic_net": [
+        (lambda: dps.ElasticNet("pay ~ age", alpha=10**400), "positive number, the penalty"),
         (lambda: dps.Lasso("pay ~ age", 0), "alpha must be a positive number"),
         (lambda: dps.ElasticNet("pay ~ age", l1_ratio=1.5), "l1_ratio must be above 0"),
     ],

@@ -67,7 +67,7 @@ class Penalised:
     def __post_init__(self) -> None:
         if self.alpha is None:
             return
-        if not is_number(self.alpha) or not 0 < self.alpha < np.inf:
+        if not is_number(self.alpha) or not 0 < as_float(self.alpha) < np.inf:
             raise RequestError(
                 f"alpha must be a positive number, the penalty, got {short(self.alpha)}"
             )

@@ -135,10 +135,11 @@ class OLS:
 
     def __post_init__(self) -> None:
         numeric = isinstance(self.ridge, int | float | np.integer | np.floating)
-        if not numeric or isinstance(self.ridge, bool) or not 0 <= self.ridge < np.inf:
+        ridge = as_float(self.ridge) if numeric else np.nan
+        if isinstance(self.ridge, bool) or not 0 <= ridge < np.inf:
             raise RequestError(f"ridge must be a number of at least 0, got {short(self.ridge)}")
         check_choice("cov_type", self.cov_type, get_args(CovType))
-        object.__setattr__(self, "ridge", as_float(self.ridge))
+        object.__setattr__(self, "ridge", ridge)
         check_clipping(self)
         if self.clip_norm is not None and self.cov_type != "nonrobust":
             raise RequestError(
