@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -301,7 +301,7 @@ class Plan(HasStrategy):
         n: int | None = None,
         *,
         of: str | Sequence[str] | None = None,
-        budgets: Sequence[float | Fraction] | None = None,
+        budgets: float | Fraction | Sequence[float | Fraction] | None = None,
         method: Method = "noise_aware",
         alpha: float = 0.05,
         like: Any = None,
@@ -317,7 +317,7 @@ class Plan(HasStrategy):
             Number of rows; the plan's own n if not given.
         of : str or sequence of str, optional
             Names of analyses; default: all that have intervals.
-        budgets : sequence of numbers, optional
+        budgets : number or sequence of numbers, optional
             Totals, of epsilon or rho as in the plan's budget; default: an eighth of the plan's to
             eight times as much.
         method : {"noise_aware", "certified"}
@@ -352,11 +352,11 @@ class Plan(HasStrategy):
         rows = self._assumed_rows(n)
         check_alpha(alpha)
         check_method(method)
-        names = [of] if isinstance(of, str) else list(self.analyses if of is None else of)
+        names = _several(self.analyses if of is None else of)
         self._check_asked(names)
         own = self.budget
         usual = [own.total * Fraction(2) ** k for k in range(-3, 4)]
-        chosen = [own.of_total(total) for total in (usual if budgets is None else budgets)]
+        chosen = [own.of_total(total) for total in _several(usual if budgets is None else budgets)]
         if not chosen:
             raise RequestError("give at least one budget, or none for the usual ones")
         at = {
@@ -669,6 +669,13 @@ class Plan(HasStrategy):
 
     def _repr_html_(self) -> str:
         return as_html("dpstats plan", self._lines)
+
+
+def _several(values: Any) -> list[Any]:
+    """A list of what was given, or of it alone where it is one."""
+    values = listed(values)
+    one = isinstance(values, str) or not isinstance(values, Iterable)
+    return [values] if one else list(values)
 
 
 def plan(

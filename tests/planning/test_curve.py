@@ -45,6 +45,8 @@ def test_widths_are_those_of_previews(plan, curve):
     assert frame.columns.tolist() == ["analysis", "of", "epsilon", "width"]
     assert set(frame["of"]) == {"proportion", "x"}
     assert len(frame) == 4
+    alone = plan.curve(N, budgets=5, of="smoking")
+    assert alone.widths["smoking"] == curve.widths["smoking"][1:]
 
 
 DESIGN = dps.Design("w", mean=1, cap=2, unit="u", units=range(20))
@@ -80,6 +82,9 @@ def test_refusals(plan):
         ({"of": "none"}, "of= must name an analysis"),
         ({"budgets": [0]}, "epsilon must be"),
         ({"budgets": []}, "give at least one budget"),
+        ({"budgets": "12"}, "epsilon .*'12'"),
+        ({"budgets": dps.PureDP(2)}, "epsilon must be"),
+        ({"of": 3}, "of= must name.*got 3"),
         ({"method": "best"}, "method"),
         ({"alpha": 0.95}, "did you mean"),
     ):
