@@ -231,9 +231,23 @@ class Plan(HasStrategy):
         """Change the budget to another of its kind, and every noise in proportion.
 
         With a survey design the parts of contrasts are planned again.
+
+        Raises
+        ------
+        RequestError
+            For a budget of another kind.
         """
+        self._check_kind(budget)
         strategy = with_budget(self.strategy, self.reference, budget)
         return replace(self, strategy=divide_again(strategy, self.analyses))
+
+    def _check_kind(self, budget: object) -> None:
+        """Refuse a budget of another kind than the plan's."""
+        if type(check_budget(budget)) is not type(self.budget):
+            raise RequestError(
+                "budget= must be of the plan's own kind, whose split it follows: a "
+                f"dps.{type(self.budget).__name__}; make the plan again for another kind"
+            )
 
     def _assumed_rows(self, n: int | None) -> int:
         rows = self.n if n is None else n
@@ -477,11 +491,8 @@ class Plan(HasStrategy):
             )
         if n is not None:
             check_rows(n)
-        if budget is not None and type(check_budget(budget)) is not type(self.strategy.budget):
-            raise RequestError(
-                "budget= must be of the plan's own kind, whose split it follows: a "
-                f"dps.{type(self.strategy.budget).__name__}; make the plan again for another kind"
-            )
+        if budget is not None:
+            self._check_kind(budget)
         if budget is None and n is None:
             n = self.n
         rows_like = likeness(like, self.strategy)

@@ -232,6 +232,9 @@ def test_refusals_are_one_sentence(plan, monkeypatch):
     ):
         with pytest.raises(dps.RequestError, match=sentence):
             plan.solve(**{"of": "smoking", "n": 1_000, **options})
+    for budget in (dps.ZCDP(1), dps.ApproxDP(1, 1e-6), 3):  # noise in proportion would not cost it
+        with pytest.raises(dps.RequestError, match=r"budget.* must be .*dps.PureDP"):
+            plan.costing(budget)
 
 
 def test_rounding_turns_no_hit_into_a_miss():
