@@ -14,7 +14,7 @@ mean of them; the certificate leaves them out.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
-from dpstats.checks import check_alpha
+from dpstats.checks import check_alpha, counted
 from dpstats.display import as_html, html_table
 from dpstats.error_rates import bonferroni, percent
 from dpstats.families.block import Block, Family
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 
 _LARGEST = 20  # functions in the table of a notebook
+MOST_PUBLISHED = 2_000
+"""Functions of an analysis whose radius is published; more take long."""
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, repr=False)
@@ -381,8 +384,11 @@ def written(whole: Accuracy, own: Mapping[str, Accuracy]) -> dict[str, Any]:
     }
 
 
-def printed(plain: Mapping[str, Any], whole: Accuracy) -> list[str]:
-    """Lines for a reader, from what `written` gives, and the certificate that it is of."""
+def printed(plain: Mapping[str, Any], whole: Accuracy, planned: Collection[str]) -> list[str]:
+    """Lines for a reader, from what `written` gives, and the certificate that it is of.
+
+    They say which of the planned analyses have no radius in it.
+    """
     lines = [
         f"Accuracy of the rows: with probability {100 * plain['level']:g}% every measured function "
         f"is within {plain['delta']:g} of the private rows, coarse moments left out "
@@ -394,6 +400,13 @@ def printed(plain: Mapping[str, Any], whole: Accuracy) -> list[str]:
     if radii:
         level = next(iter(plain["analyses"].values()))["level"]
         lines.append(f"Radius of each analysis, with {100 * level:g}% each: {', '.join(radii)}")
+    if left := [name for name in planned if name not in plain["analyses"]]:
+        few = len(left) <= _MOST_NAMED
+        names = ", ".join(left) if few else counted(len(left), "analysis", "analyses")
+        lines.append(
+            f"No radius here of {names}, with more than {MOST_PUBLISHED:,} functions or with none "
+            "that can be computed: see release.radius(name)"
+        )
     return lines
 
 

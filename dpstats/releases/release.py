@@ -35,7 +35,14 @@ from dpstats.families.contrasts import Contrasts
 from dpstats.families.tables.cells import Cells
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.candidates_file import candidates_from_members, candidates_to_members
-from dpstats.measured.certificate import Accuracy, certify, certify_answers, printed, written
+from dpstats.measured.certificate import (
+    MOST_PUBLISHED,
+    Accuracy,
+    certify,
+    certify_answers,
+    printed,
+    written,
+)
 from dpstats.measured.combining import Sources
 from dpstats.measured.contents import contents, lacking
 from dpstats.measured.measurements import Measurements
@@ -59,7 +66,6 @@ if TYPE_CHECKING:
     from dpstats.results.explanation import Explanation
     from dpstats.rows.generator import Seed
 
-MOST_PUBLISHED = 2_000  # functions of an analysis whose radius is published; more take long
 _KEYS = {
     "serves_inference", "dpstats", "version", "fit", "draw", "row_seed", "notes", "accuracy",
     "limits",
@@ -500,13 +506,19 @@ class Release(Cached):
     def _published(self) -> dict[str, Any]:
         """The certificate as it is written in the file and printed."""
         own = {}
-        for name, analysis in self.analyses.items() if self.schema.design is None else ():
+        for name in self._planned_radii:
+            analysis = self.analyses[name]
             try:
                 if answered(analysis, self.schema).size <= MOST_PUBLISHED:
                     own[name] = self.accuracy(analysis, alpha=USUAL_BETA)
             except Exception:  # one of another package may raise anything; the release is paid for
                 continue
         return written(self._whole, own)
+
+    @property
+    def _planned_radii(self) -> tuple[str, ...]:
+        """Names of planned analyses that can have a radius; a survey has none."""
+        return tuple(self.analyses) if self.schema.design is None else ()
 
     @cached_property
     def _whole(self) -> Accuracy:
@@ -912,7 +924,7 @@ class Release(Cached):
             ),
             *(f"Note: {reason}" for reason in self.unread.values()),
             *(f"Note: {note}" for note in self.notes),
-            *printed(self._published, self._whole),
+            *printed(self._published, self._whole, self._planned_radii),
         ]
         return "\n".join([*lines, limits(held.neighbours)])
 
