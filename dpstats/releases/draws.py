@@ -108,8 +108,15 @@ class Draws:
         Raises
         ------
         RequestError
-            If `analyse` returns anything but a pair; and see `dps.pool`.
+            If `analyse` returns anything but a pair, or the tables have a single row; and see
+            `dps.pool`.
         """
+        if self.n < 2:
+            raise RequestError(
+                "the number of private rows, or the noisy estimate of it, is 1, and one row says "
+                "nothing of the variance between rows: draws of it are not pooled; use "
+                "release.infer, whose intervals allow for it"
+            )
         pairs = []
         with shown_progress(progress) as say:
             for done, frame in enumerate(self):
