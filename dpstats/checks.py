@@ -51,7 +51,7 @@ def check_alpha(alpha: float) -> float:
     return float(alpha)
 
 
-def as_float(value: float | np.floating[Any]) -> float:
+def as_float(value: float | Fraction | np.floating[Any]) -> float:
     """Return a number as a float; a float32 is read by its shortest decimal.
 
     A whole number beyond all floats is infinite, for a check that follows to refuse.
@@ -187,8 +187,8 @@ def is_number(value: object) -> bool:
 
 
 def is_real(value: object) -> bool:
-    """True for a real number of any kind, such as a float32 or a Fraction, but not for a bool."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+    """True for a real number of any kind, a float32 or a Fraction too; not for a bool or a time."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.timedelta64)
 
 
 def is_finite(value: float) -> bool:

@@ -38,8 +38,8 @@ def calibration_seed(answers: Answers, purpose: int | str | tuple[int, ...] = 0)
     return int.from_bytes(found.digest(), "little")
 
 
-def generator(seed: Any) -> np.random.Generator:
-    """The generator of a seed, or RequestError."""
+def make_generator(seed: Any) -> np.random.Generator:
+    """Return the generator of a seed, or raise RequestError."""
     try:
         return np.random.default_rng(seed)
     except (TypeError, ValueError):

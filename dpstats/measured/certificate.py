@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
-from dpstats.checks import check_alpha, counted
+from dpstats.checks import check_alpha, first_few
 from dpstats.display import as_html, html_table
 from dpstats.error_rates import bonferroni, percent
 from dpstats.families.block import Block, Family
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 _LARGEST = 20  # functions in the table of a notebook
 MOST_PUBLISHED = 2_000
 """Functions of an analysis whose radius is published; more take long."""
-_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, repr=False)
@@ -401,11 +400,9 @@ def printed(plain: Mapping[str, Any], whole: Accuracy, planned: Collection[str])
         level = next(iter(plain["analyses"].values()))["level"]
         lines.append(f"Radius of each analysis, with {100 * level:g}% each: {', '.join(radii)}")
     if left := [name for name in planned if name not in plain["analyses"]]:
-        few = len(left) <= _MOST_NAMED
-        names = ", ".join(left) if few else counted(len(left), "analysis", "analyses")
         lines.append(
-            f"No radius here of {names}, with more than {MOST_PUBLISHED:,} functions or with none "
-            "that can be computed: see release.radius(name)"
+            f"Radius not printed for {first_few(left)}: more than {MOST_PUBLISHED:,} functions, or "
+            "none that follows from the measurements; release.radius(name) gives it or says why not"
         )
     return lines
 

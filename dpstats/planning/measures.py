@@ -15,7 +15,7 @@ from dpstats.analyses.registry import spelled
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import Method, check_method, did_you_mean, first_few, short
 from dpstats.errors import RequestError
-from dpstats.inference.simulation import generator
+from dpstats.inference.simulation import make_generator
 from dpstats.measured.certificate import certify_answers
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
@@ -194,12 +194,12 @@ class Power(Measure):
         if isinstance(tables, int) and enough < tables:
             # The power hardly depends on how many tables a p-value is simulated from.
             self.analysis = replace(self.analysis, simulations=enough)  # type: ignore[type-var]
-        codes, density = like.points(strategy.columns, generator(0), strategy.n)
+        codes, density = like.points(strategy.columns, make_generator(0), strategy.n)
         if alternative is not None:
             density = under_alternative(
                 self.analysis, strategy.schema, codes, density, alternative, null
             )
-        generators = [generator((seed, 2)) for seed in range(RELEASES)]
+        generators = [make_generator((seed, 2)) for seed in range(RELEASES)]
         self.rows = PretendRows(strategy, codes, density, generators)
         self.details = f"of the test at level {subject.alpha:g}, {RELEASES} simulated releases"
         self.releases = RELEASES

@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Protocol
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Integers
-from dpstats.checks import short
+from dpstats.checks import as_float, short
 from dpstats.errors import BudgetError, NoiseError
 from dpstats.privacy.laws import POWERS, Noise
 
@@ -93,8 +92,7 @@ def scale_for(multiplier: int | Fraction, bound: int, noise: Noise = "laplace") 
 
 
 def _root(multiplier: int | Fraction, power: int) -> str:
-    value = Decimal(multiplier.numerator) / multiplier.denominator  # it may be beyond all floats
-    return f"{value ** (1 / Decimal(power)):.4g}"
+    return f"{as_float(Fraction(multiplier)) ** (1 / power):.4g}"
 
 
 @lru_cache(maxsize=1024)

@@ -566,7 +566,7 @@ def _texts(values: pa.Array) -> Counter[str]:
         values = pc.binary_slice(values, 0, 4 * LONGEST)
         show = _shortened
     elif arrow.holds_dates(kind):
-        values, show = pa.array(arrow.days(values)), _day
+        values, show = pa.array(arrow.days(values)), day_text
     elif pa.types.is_boolean(kind):
         show = _truth
     else:
@@ -587,10 +587,3 @@ def _shortened(cell: bytes) -> str:
 
 def _truth(cell: bool) -> str:
     return str(cell).lower()
-
-
-def _day(day: float) -> str:
-    try:
-        return day_text(day)
-    except OverflowError:  # before the year 1 or after 9999
-        return f"day {day:.0f} from 1970-01-01"

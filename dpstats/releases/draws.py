@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from dpstats.arrays import Integers
 from dpstats.display import Shown, shown_progress
 from dpstats.errors import RequestError
-from dpstats.results.pooled import Pooled, pool
+from dpstats.results.pooled import Pooled, independent_rows, pool
 from dpstats.rows.drawing import random_order
 from dpstats.rows.plausible import PlausibleTables
 from dpstats.schema import Schema
@@ -108,15 +108,10 @@ class Draws:
         Raises
         ------
         RequestError
-            If `analyse` returns anything but a pair, or the tables have a single row; and see
-            `dps.pool`.
+            If `analyse` returns anything but a pair; and see `dps.pool`.
         """
-        if self.n < 2:
-            raise RequestError(
-                "the number of private rows, or the noisy estimate of it, is 1, and one row says "
-                "nothing of the variance between rows: draws of it are not pooled; use "
-                "release.infer, whose intervals allow for it"
-            )
+        rows_per_person = self.tables.sources.rows.rows_per_person
+        independent_rows(self.n, rows_per_person)  # before tables are drawn
         pairs = []
         with shown_progress(progress) as say:
             for done, frame in enumerate(self):
@@ -129,12 +124,11 @@ class Draws:
                     "analyse must return a pair, estimates and their sampling variances, such as "
                     f"(p, p * (1 - p) / len(frame)); got {type(pair).__name__}"
                 )
-        rows = self.tables.sources.rows
         return pool(
             [estimates for estimates, _ in pairs],
             [variances for _, variances in pairs],
             n=self.n,
-            rows_per_person=rows.rows_per_person,
+            rows_per_person=rows_per_person,
         )
 
     def __repr__(self) -> str:

@@ -217,7 +217,8 @@ def pool(
     Raises
     ------
     RequestError
-        For fewer than two draws, shapes or labels that differ, and variances below zero.
+        For fewer than two draws, shapes or labels that differ, variances below zero, and an n that
+        is of fewer than two persons.
 
     References
     ----------
@@ -232,9 +233,8 @@ def pool(
     >>> print(pooled.privacy_share.round(2))
     [0.92 0.  ]
     """
-    if n is not None:
-        check_whole("n", n, 2)
     check_whole("rows_per_person", rows_per_person, 1)
+    independent = None if n is None else independent_rows(n, rows_per_person)
     for what, given in (("estimates", estimates), ("variances", variances)):
         if not hasattr(given, "__len__") or isinstance(given, str):
             raise RequestError(
@@ -253,7 +253,6 @@ def pool(
         raise RequestError("a variance is below zero; give squared standard errors")
     draws, d = found.shape
     u, b = rows_per_person * within.mean(axis=0), found.var(axis=0, ddof=1)
-    independent = None if n is None else max(2, n // rows_per_person)
     return Pooled(
         params=Named(found.mean(axis=0), names or tuple(f"x{i}" for i in range(d))),
         within=u,
@@ -262,6 +261,19 @@ def pool(
         draws=draws,
         rows_per_person=rows_per_person,
     )
+
+
+def independent_rows(n: int, rows_per_person: int) -> int:
+    """Number of independent rows or persons among n rows, or RequestError for fewer than two."""
+    check_whole("n", n, 1)
+    if n < 2 * rows_per_person:
+        of = "rows" if rows_per_person == 1 else f"persons of up to {rows_per_person} rows"
+        raise RequestError(
+            f"n = {n} private rows (or their noisy number) are fewer than two {of}, and say "
+            "nothing of the variance between these: draws are not pooled; use release.infer, whose "
+            "intervals allow for it"
+        )
+    return n // rows_per_person
 
 
 def _degrees(within: Floats, between: Floats, draws: int, n: int | None) -> Floats:

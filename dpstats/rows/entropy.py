@@ -42,7 +42,7 @@ def fit_entropy(
     reference: Floats,
     means: Floats,
     standard_deviations: Floats,
-) -> Fit:
+) -> EntropyFit:
     """Fit the weights, with the penalty that Stein's unbiased risk estimate prefers.
 
     The fit is repeated along s2 = 4/sigma, 1/sigma, ..., each started at the last, until
@@ -78,7 +78,7 @@ def fit_entropy(
     return _least_risk(dual, none, s2, TOLERANCE)
 
 
-def _least_risk(dual: _Dual, y: Floats, s2: float, tolerance: float) -> Fit:
+def _least_risk(dual: _Dual, y: Floats, s2: float, tolerance: float) -> EntropyFit:
     """The point with the least risk along falling penalties, each search started at the last."""
     best = dual.minimise(y, s2, tolerance)
     best_risk = dual.risk(best)
@@ -101,7 +101,7 @@ def fit_with_penalty(
     standard_deviations: Floats,
     penalty: Floats,
     tolerance: float = TOLERANCE,
-) -> Fit:
+) -> EntropyFit:
     """Fit the weights with given penalties.
 
     Parameters
@@ -143,7 +143,7 @@ def targets(measurements: Measurements) -> tuple[Family, Floats, Floats]:
 
 
 @dataclass(frozen=True)
-class Fit:
+class EntropyFit:
     """A dual point with its density, and how the search for it ended."""
 
     y: Floats  # (|F|,); the density is the reference times exp(A'y), A scaled by the noise
@@ -184,7 +184,7 @@ class _Dual:
         self.tilt = np.zeros(len(means)) if tilt is None else tilt
         self.products = Products(values, self.scale)
 
-    def sampled(self, point: Fit, size: int) -> _Dual:
+    def sampled(self, point: EntropyFit, size: int) -> _Dual:
         """Program over candidates drawn in equal steps from the density at a point.
 
         They have absorbed the point's y already (the tilt): only what is beyond it enters their
@@ -211,12 +211,12 @@ class _Dual:
         objective: float,
         density: Floats,
         tolerance: float = TOLERANCE,
-    ) -> Fit:
+    ) -> EntropyFit:
         fitted = self.products.average(density)
         gradient = fitted - self.target + s2 * y
-        return Fit(y, s2, objective, density, fitted, gradient, tolerance)
+        return EntropyFit(y, s2, objective, density, fitted, gradient, tolerance)
 
-    def minimise(self, y: Floats, s2: float | Floats, tolerance: float = TOLERANCE) -> Fit:
+    def minimise(self, y: Floats, s2: float | Floats, tolerance: float = TOLERANCE) -> EntropyFit:
         """Newton's method from y with a backtracking line search."""
         point = self._point(y, s2, *self._objective(y, s2), tolerance)
         for _ in range(MAX_NEWTON):
@@ -231,7 +231,7 @@ class _Dual:
             point = following
         return point
 
-    def _along(self, point: Fit, step: Floats) -> Fit | None:
+    def _along(self, point: EntropyFit, step: Floats) -> EntropyFit | None:
         """The first point that descends, halving the step; None if there is none.
 
         With little noise the objective is flat to rounding before the gradient is small enough;
@@ -251,12 +251,12 @@ class _Dual:
             length /= 2
         return None
 
-    def risk(self, point: Fit) -> float:
+    def risk(self, point: EntropyFit) -> float:
         """Stein's risk estimate: misfit, minus |F|, plus twice the degrees of freedom."""
         misfit = point.fitted - self.target
         return float(misfit @ misfit - len(misfit) + 2 * self._freedom(point))
 
-    def _freedom(self, point: Fit) -> float:
+    def _freedom(self, point: EntropyFit) -> float:
         """tr(C (C + s2 I)^-1), exactly for small families, else from random signs (Hutchinson)."""
         if len(point.y) <= EXACT_FREEDOM:
             covariance = self._covariance(point)
@@ -268,12 +268,12 @@ class _Dual:
         solved = [self._solve(point, z, PROBE_ACCURACY * len(z) ** 0.5) for z in signs]
         return len(point.y) - float(np.mean(np.sum(point.s2 * signs * solved, axis=1)))
 
-    def _covariance(self, point: Fit) -> Floats:
+    def _covariance(self, point: EntropyFit) -> Floats:
         """C, (|F|, |F|)."""
         second = self.products.gram(point.density)
         return np.asarray(second - np.outer(point.fitted, point.fitted))
 
-    def _eliminated(self, point: Fit, right: Floats) -> tuple[Floats, float] | None:
+    def _eliminated(self, point: EntropyFit, right: Floats) -> tuple[Floats, float] | None:
         """The solution x of (C + s2 I) x = right by elimination, and the length of its residual."""
         matrix = self._covariance(point)
         diagonal = np.maximum(np.diag(matrix), 0) + point.s2
@@ -285,7 +285,7 @@ class _Dual:
             return None
         return x, float(np.linalg.norm(matrix @ x - right))
 
-    def _solve(self, point: Fit, right: Floats, accuracy: float) -> Floats:
+    def _solve(self, point: EntropyFit, right: Floats, accuracy: float) -> Floats:
         """Solve (C + s2 I) x = right to some accuracy.
 
         Few dense functions: by elimination, since C costs as much as a few products with A do. Else

@@ -12,7 +12,7 @@ import numpy as np
 from dpstats.arrays import Codes, Floats, one_blas_thread
 from dpstats.checks import check_choice, check_whole
 from dpstats.errors import RequestError
-from dpstats.inference.simulation import generator
+from dpstats.inference.simulation import make_generator
 from dpstats.measured.candidates_file import MOST_ROWS, most_rows
 from dpstats.measured.certificate import Accuracy, certify
 from dpstats.measured.combining import Sources
@@ -72,7 +72,7 @@ def check_options(
             f"solver={solver!r} is for the linear program of fit='minimax'; drop solver=, or give "
             "fit='minimax'"
         )
-    return generator(rng)
+    return make_generator(rng)
 
 
 def fit_density(

@@ -33,7 +33,6 @@ def day_of(value: object) -> int | None:
 
 def check_day(name: str, value: Any) -> float:
     """Return a date, its text or a number of days as days since 1970-01-01, or RequestError."""
-    value = listed(value)
     day = day_of(value)
     if day is None and not is_real(value):
         raise RequestError(
@@ -44,9 +43,9 @@ def check_day(name: str, value: Any) -> float:
 
 
 def day_text(day: float) -> str:
-    """A day since 1970-01-01 as text such as 2024-05-01; a number where no date has a text."""
+    """A day since 1970-01-01 as text such as 2024-05-01; its number where no date has a text."""
     if not _FIRST_DAY <= day <= _LAST_DAY:
-        return f"{day:g}"
+        return f"day {day:.0f} from 1970-01-01"
     return (_EPOCH + timedelta(days=round(day))).isoformat()
 
 

@@ -13,7 +13,7 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.analyses.base import answered
-from dpstats.inference.simulation import generator
+from dpstats.inference.simulation import make_generator
 from dpstats.planning import measures
 from dpstats.planning.measures import Delta, Measure, Subject, pvalue_of, under_alternative
 from dpstats.planning.previews.likeness import Likeness
@@ -171,7 +171,7 @@ def test_a_pvalue_needs_a_hypothesis_and_a_term(plan):
 
 
 def test_rows_follow_the_alternative():
-    codes, density = Likeness().points(SCHEMA, generator(0))
+    codes, density = Likeness().points(SCHEMA, make_generator(0))
     for name, effect, expected in (
         ("smoking", 0.2, [0.2]),
         ("gap", 0.3, [0.65 / 3, 0.35 / 3, 0.35 / 3, 0.65 / 3]),

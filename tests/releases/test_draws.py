@@ -89,17 +89,19 @@ def test_draws_that_cannot_be_made_or_analysed_are_refused(release):
             release.draws(count, rng=rng)
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_draws_of_one_row_are_not_pooled_and_the_refusal_says_why(unit):
+@pytest.mark.parametrize(("unit", "k"), [("replace", 1), ("add_remove", 1), ("replace", 3)])
+def test_draws_of_one_person_are_not_pooled_and_the_refusal_says_why(unit, k):
     """Their sampling variances are zero: without noise the interval would be a point."""
     schema = dps.Schema([dps.Category("smoker", ["no", "yes"])])
     asked = {"a": dps.Proportion("smoker == 'yes'")}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(500), unit=unit)
-    release = dps.release(plan, pd.DataFrame({"smoker": ["yes"]}), m=100, rng=0)
+    plan = dps.plan(schema, asked, budget=dps.PureDP(500), unit=unit, rows_per_person=k)
+    release = dps.release(plan, pd.DataFrame({"smoker": ["yes"] * k}), m=100, rng=0)
     draws = release.draws(2, rng=1)
-    assert (draws.n, len(draws[0])) == (1, 1)
-    with pytest.raises(dps.RequestError, match=r"rows.* is 1, .* use release.infer"):
+    assert (draws.n, len(draws[0])) == (k, k)
+    with pytest.raises(
+        dps.RequestError, match=r"fewer than two (rows|persons).* use release.infer"
+    ):
         draws.combine(share)
     low, high = release.infer("a").conf_int()
-    assert low < 0.05
+    assert low < 0.06
     assert high == 1

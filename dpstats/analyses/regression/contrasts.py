@@ -576,7 +576,8 @@ class LinkedResult(RegressionResult, ABC):
 
     def _require(self, link: Link, name: str, analysis: str) -> None:
         if self.link is not link:
-            raise RequestError(f"{name} are of {analysis}, and this is {self.title}; use params")
+            other = {LOGIT: "odds_ratios", LOG: "rate_ratios"}.get(self.link, "params")
+            raise RequestError(f"{name} are of {analysis}, and this is {self.title}; use {other}")
 
 
 def estimated(names: list[str], intervals: Any) -> dict[str, Any]:

@@ -373,7 +373,7 @@ class Estimates(Cached):
 
         The shortest of t limits; of those that take a t quantile for the sampling error alone; and
         of those with a confidence bound on the sampling variance, where noise leaves hardly a
-        degree of freedom. Wider by that of rare cells (eq. rare-cells).
+        degree of freedom. All are enlarged where few rows decide (eq. rare-cells).
         """
         from scipy import stats
 
@@ -399,14 +399,14 @@ class Estimates(Cached):
 
         Only where few rows decide; zero unless every row is in one cell.
         """
-        from scipy import special
+        from scipy import stats
 
         if self.estimand.squares is not squares_of_cells:
             return np.zeros(len(self.params))
         design = self.totals.design
         one_row = np.max(self._contrast_slopes**2, axis=1, initial=0.0) * design.coded_mean**2
         rows = self.independent / np.maximum(one_row, 1e-300)
-        each = special.ndtri(alpha / 2) ** 2 * design.effect * one_row
+        each = stats.norm.ppf(1 - alpha / 2) ** 2 * design.effect * one_row
         return np.asarray(each * np.maximum(1 - rows / _MANY_ROWS, 0))
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import short
 from dpstats.errors import RequestError, SchemaError
-from dpstats.inference.simulation import generator
+from dpstats.inference.simulation import make_generator
 from dpstats.measured.strategy import check_rows
 from dpstats.schema import Category, Column, Design, Guesses, Number, Schema
 from dpstats.schema.guesses import moments_of
@@ -82,7 +82,7 @@ def pretend(
         raise RequestError(f"guesses must be dps.Guesses(...), got {short(guesses)}")
     if guesses is not None:
         guesses.check(schema)
-    rng = generator(rng)
+    rng = make_generator(rng)
     drawn = invented(schema, schema.guesses if guesses is None else guesses, n, rng)
     cells = {c.name: _stored(c, drawn[c.name]) for c in schema.stored if c.raw_names == (c.name,)}
     for column in schema.stored:

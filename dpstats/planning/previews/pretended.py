@@ -18,7 +18,7 @@ import numpy as np
 
 from dpstats.arrays import Codes, Floats
 from dpstats.families.block import Block
-from dpstats.inference.simulation import draw_from, generator
+from dpstats.inference.simulation import draw_from, make_generator
 from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import Strategy
@@ -138,9 +138,9 @@ def pretend_rows(strategy: Strategy, like: Likeness, count: int) -> list[Pretend
     tables = []
     again = _FURTHER if like.source in ("even", "guesses") else 0
     for seed in range(count):
-        rng = generator(seed)
+        rng = make_generator(seed)
         codes, density = like.points(strategy.columns, rng, strategy.n)
-        further = [generator((seed * _FURTHER + other, 3)) for other in range(again)]
+        further = [make_generator((seed * _FURTHER + other, 3)) for other in range(again)]
         tables.append(PretendRows(strategy, codes, density, [rng], further))
     return tables
 
@@ -170,7 +170,7 @@ class PretendRelease(View):
         sums: Floats,
         seed: int,
     ) -> None:
-        rng = generator((seed, 1))
+        rng = make_generator((seed, 1))
         if not strategy.count_is_public:  # it is measured after all others
             design = strategy.schema.design
             sums = np.append(sums, round(n * (1.0 if design is None else capped_mean(design))))

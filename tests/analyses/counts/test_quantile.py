@@ -159,8 +159,8 @@ def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise, infe
     assert test.pvalue > 0.5
     for day in (pd.Timestamp("2020-07-01"), np.datetime64("2020-07-01", "ns")):
         assert means.test(day, term="mean of day").null == test.null
-    noon, days = pd.Timestamp("2020-07-01 12:00"), np.timedelta64(18_444, "D")
-    for clock in ("1.7.2020", noon, pd.NaT, days):
+    noon, spans = pd.Timestamp("2020-07-01 12:00"), [np.timedelta64(18_444, u) for u in ("D", "ns")]
+    for clock in ("1.7.2020", noon, pd.NaT, *spans):
         with pytest.raises(dps.RequestError, match="is no date; give one such as '2024-05-01'"):
             means.test(clock, term="mean of day")
     with pytest.raises(dps.RequestError, match="value must be"):

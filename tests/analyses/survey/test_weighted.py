@@ -272,7 +272,7 @@ def test_limits_of_rare_shares_cover(no_noise):
     result, n = dps.release(plan, rows, rng=0, m=2, k=10).infer("x"), sum(counts)
     for alpha, least in ((0.05, 0.952), (0.01, 0.995)):
         low, high = result.conf_int(alpha=alpha).T[:, :-1]
-        for mean in (0.5, 1, 2, 3, 4, 6, 8):
+        for mean in (0.5, 1, 2, 3, 4, 6, 8, 9.38):
             covers = (low <= mean / n) & (mean / n <= high)
             assert stats.binom.pmf(counts[:-1], n, mean / n) @ covers > least, (alpha, mean)
     assert result.test(high[0], term=result.terms[0]).pvalue == pytest.approx(0.01, rel=1e-6)

@@ -239,7 +239,9 @@ def test_times_may_be_dates(no_noise, inferred):
     for clock in (np.datetime64("2020-07-01T12:00"), np.datetime64("NaT"), pd.NaT, "July"):
         with pytest.raises(dps.RequestError, match="is no date; give one such as"):
             result.restricted_mean(clock)
-    with pytest.raises(dps.RequestError, match=r"1e\+12 is not one of the times"):
+    with pytest.raises(
+        dps.RequestError, match="day 1000000000000 from 1970-01-01 is not one of the times"
+    ):
         result.survival_at(1e12)
     frame["arm"] = [*"aabb"] * 100
     schema = dps.Schema([*schema.columns, dps.Category("arm", ["a", "b"])])

@@ -3,7 +3,7 @@
 import numpy as np
 
 import dpstats as dps
-from dpstats.inference.simulation import generator
+from dpstats.inference.simulation import make_generator
 from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.previews.pretended import PretendRelease, PretendRows, seen_by_analyses
 
@@ -15,10 +15,10 @@ TABLES = 400
 
 
 def rows_of(tables=TABLES, m=200):
-    codes, _ = Likeness().points(SCHEMA, generator(0))
+    codes, _ = Likeness().points(SCHEMA, make_generator(0))
     codes = {name: column[:m] for name, column in codes.items()}
     density = np.arange(1.0, m + 1)
-    generators = [generator((seed, 2)) for seed in range(tables)]
+    generators = [make_generator((seed, 2)) for seed in range(tables)]
     return PretendRows(PLAN.strategy, codes, density / density.sum(), generators)
 
 
