@@ -25,6 +25,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg
 
 from dpstats.analyses.regression.score import (
@@ -68,6 +69,9 @@ class CalibratedScore(Score):
     """A generalised linear model with a canonical link: psi_b = x (y - mean(x'b))."""
 
     # The m points are the candidates, and regressors have size about one.
+    # (m,) candidates whose rows the regression is of; the regressors of others are zero, as those
+    # of a row inside may be too
+    inside: NDArray[np.bool_]
     coarse: Floats  # (m, p) regressors with every number at the mean of its bin
     y: Floats  # (m,) response
     density: Floats  # (m,) fitted shares h
@@ -236,14 +240,13 @@ class CalibratedScore(Score):
 
     def average(self, values: Callable[[Floats], Floats]) -> Average:
         """Mean over the rows, or those of the subgroup; privacy has the density's variance."""
-        inside = np.any(self.x != 0, axis=1)
-        share = max(float(self.weights @ inside), 1 / self.n)
+        share = max(float(self.weights @ self.inside), 1 / self.n)
 
         def mean(b: Floats) -> float:
-            return float((self.weights * inside) @ values(b)) / share
+            return float((self.weights * self.inside) @ values(b)) / share
 
         estimate, gradient = mean(self._estimate), derivatives(mean, self._estimate)
-        own = inside * (values(self._estimate) - estimate) / share
+        own = self.inside * (values(self._estimate) - estimate) / share
         influence = (own + self.influence @ gradient)[:, np.newaxis]
         c, rest = self.parts(influence)
         centred = influence - self.density @ influence
@@ -309,7 +312,7 @@ class CalibratedScore(Score):
 
     def _ridge_along(self, combinations: Floats) -> float:
         """Nu for the derivative along combinations (k, p): the least one for collinear columns."""
-        by = self.density * self.link.slope(self.x @ self._estimate)
+        by = self.density * self.inside * self.link.slope(self.x @ self._estimate)
         alone = np.maximum(by @ self.x**2 - (by @ self.x) ** 2 / by.sum(), 0.0)  # each column's
         varied = alone > _JITTER * max(float(np.max(alone)), 1e-300)  # not the constant
         inverse = np.linalg.inv(self._information_at_estimate)[np.ix_(varied, varied)]
@@ -321,7 +324,7 @@ class CalibratedScore(Score):
     @cached_property
     def df(self) -> int:
         """Persons, of a subgroup alone, less coefficients."""
-        inside = float(self.density @ np.any(self.x != 0, axis=1))
+        inside = float(self.density @ self.inside)
         return max(round(self.persons * inside) - len(self.x.T), 1)
 
     def wald(self, combinations: Floats, values: Floats) -> tuple[float, float, float, float]:

@@ -153,10 +153,10 @@ class CoefficientIntervals(Intervals, Cached):
         if basis is None:
             return model.average(values)
         b = basis @ model.params
-        used = np.any(model.x != 0, axis=1)
+        used = model.inside if isinstance(model, CalibratedScore) else True
         for direction in linalg.null_space(basis.T).T:
             moved = np.abs(values(b + direction) - values(b))
-            if np.any(moved[np.resize(used, len(moved))] > _ROUNDING):
+            if np.any(moved * used > _ROUNDING):
                 return unknown
         return model.average(lambda c: values(basis @ c))
 

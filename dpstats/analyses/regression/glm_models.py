@@ -353,7 +353,7 @@ class DensityModel:
             x, coarse = x @ basis, coarse @ basis
             pilot = None if pilot is None else pilot @ basis
         score = CalibratedScore(
-            x, coarse, y, density, functions, answers, self.link, self.robust, pilot
+            x, inside, coarse, y, density, functions, answers, self.link, self.robust, pilot
         )
         rows = answers.rows if moments.given is None else moments.matrix(release).answers.rows
         return Scored(score, basis, values, rows, left_out(groups))

@@ -155,6 +155,23 @@ def test_a_fitted_density_with_little_noise_is_near_statsmodels(rows):
     np.testing.assert_allclose(sorted(effects.bse), sorted(wanted["Std. Err."]), rtol=0.3)
 
 
+@pytest.mark.parametrize(("formula", "given"), [("few - 1", None), ("few + few:C(g) - 1", "u")])
+def test_effects_average_over_rows_whose_regressors_are_zero(formula, given, rows, fitted):
+    """As they are without an intercept, where few is 0."""
+    result = fitted(dps.Poisson(f"count ~ {formula}", given=given))
+    some = rows if given is None else rows.query(given)
+    fit = smf.poisson(f"count ~ {formula}", some).fit(disp=0)
+    means = [fit.predict(some.assign(few=some["few"] + step)).mean() for step in (-1e-4, 1e-4)]
+    wanted = [np.diff(means)[0] / 2e-4]
+    if "g" in formula:
+        first, *others = (fit.predict(some.assign(g=level)).mean() for level in "abc")
+        wanted += [other - first for other in others]
+    effects = result.get_margeff()
+    np.testing.assert_allclose(sorted(effects.params), sorted(wanted), rtol=0.05, atol=0.01)
+    rest = len(some) - len(result.params)
+    assert result.intervals.model.df == pytest.approx(rest, rel=0.01)
+
+
 def test_a_measured_score_with_little_noise_is_the_score_of_statsmodels(rows, fitted):
     """Nothing is left to the fitted density, also for a formula that it fits badly."""
     formula = "y ~ u*x + I(x**2)"

@@ -37,7 +37,8 @@ def score(noise=1e-12, link=LOGIT, moved=0.0, far=None):
     means[2] = far or means[2]
     coarse = x + moved * np.column_stack([np.zeros(400), rng.uniform(-1, 1, 400)])
     functions, answers = sparse.csr_array(functions), answers_of(means, noise)
-    return CalibratedScore(x, coarse, y, density, functions, answers, link, False)
+    inside = np.ones(400, dtype=bool)
+    return CalibratedScore(x, inside, coarse, y, density, functions, answers, link, False)
 
 
 @pytest.mark.parametrize("link", [LOGIT, LOG])
@@ -57,7 +58,8 @@ def test_related_columns_have_the_errors_of_related_columns():
     y = (rng.random(3_000) < special.expit(x @ [0.2, 0.5, -0.5])).astype(float)
     functions = np.stack([u, v, u**2, v**2, u * v, y, y * u, y * v])
     density, answers = np.full(3_000, 1 / 3_000), answers_of(functions @ target, 1e-6)
-    some = CalibratedScore(x, x, y, density, sparse.csr_array(functions), answers, LOGIT)
+    inside, functions = np.ones(3_000, dtype=bool), sparse.csr_array(functions)
+    some = CalibratedScore(x, inside, x, y, density, functions, answers, LOGIT)
     slope = some.link.slope(some.x @ some.params)
     wanted = np.linalg.inv((some.x.T * (target * slope)) @ some.x) / N
     unrelated = np.linalg.inv((some.x.T * (some.density * slope)) @ some.x) / N
