@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 from dpstats.analyses.regression.calibrated_score import CalibratedScore
 from dpstats.analyses.regression.cell_score import CellScore, corners
 from dpstats.analyses.regression.design_moments import DesignMoments
+from dpstats.analyses.regression.left_out import find_absent
 from dpstats.arrays import Codes, Floats
-from dpstats.error_rates import bonferroni
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
-from dpstats.families.features import Term
 from dpstats.families.pilot_score import UNIT, PilotScore
 from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.families.tables.inside_bins import BinOffsets
@@ -63,6 +62,8 @@ Groups = list[tuple[tuple[Column, ...], NDArray[np.bool_]]]
 
 def find_entering(release: ReleaseView, moments: DesignMoments) -> Groups:
     """Which cells of the groups in a formula have rows, by noisy counts that were measured."""
+    if moments.given is not None and moments.given.label:
+        return _counted_in_subgroup(release, moments)
     found = (_counted(release, moments, columns) for columns in grouped_columns(moments))
     return [group for groups in found for group in groups]
 
@@ -102,8 +103,6 @@ def left_out(groups: Groups) -> list[str]:
 
 def _counted(release: ReleaseView, moments: DesignMoments, columns: tuple[Column, ...]) -> Groups:
     """The cells of some columns; of each column by itself where these were not measured."""
-    if moments.given is not None and moments.given.label:
-        return [_counted_in_subgroup(release, moments, column) for column in columns]
     try:
         answers = release.answers(Table(columns))
     except NotMeasuredError:
@@ -115,18 +114,15 @@ def _counted(release: ReleaseView, moments: DesignMoments, columns: tuple[Column
     return [(columns, enters.reshape(Table(columns).shape))]
 
 
-def _counted_in_subgroup(
-    release: ReleaseView, moments: DesignMoments, column: Column
-) -> tuple[tuple[Column, ...], NDArray[np.bool_]]:
-    """The levels that have a count of their own there: all but the baseline."""
-    answers, places = moments.asked(release, [moments.blocks[0]])
-    levels: list[tuple[int, Term]] = [(i, ((column.name, i),)) for i in range(column.bins)]
-    levels = [(i, term) for i, term in levels if term in places]
-    quantiles = answers.quantiles(bonferroni(_BETA, max(len(levels), 1)))
-    enters = np.ones(column.bins, dtype=np.bool_)
-    for i, term in levels:
-        enters[i] = answers.sums[places[term]] > quantiles[places[term]]
-    return (column,), enters
+def _counted_in_subgroup(release: ReleaseView, moments: DesignMoments) -> Groups:
+    """The levels, and cells of two columns, that the moments show to have rows there."""
+    groups: dict[tuple[Column, ...], NDArray[np.bool_]] = {}
+    for event in find_absent(moments, moments.matrix(release)):
+        level = dict(event)
+        columns = tuple(column for column in moments.schema if column.name in level)
+        every = np.ones(Table(columns).shape, dtype=np.bool_)
+        groups.setdefault(columns, every)[tuple(level[column.name] for column in columns)] = False
+    return list(groups.items())
 
 
 def value_in_bins(column: Number, bins: Codes, shift: float = 0.0) -> Floats:

@@ -113,33 +113,42 @@ def noisy_count(matrix: NoisyMatrix, count: Floats) -> float:
     return float(weights @ matrix.answers.sums) + known
 
 
-def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
+def find_absent(moments: DesignMoments, matrix: NoisyMatrix) -> dict[Event, Expansion]:
     """Levels, and cells of products of two columns, that noise may have filled alone.
 
-    A level stays if its noisy count exceeds the quantile of the noise that holds jointly over all
-    of them, at `PRESENCE`; all of a column stay where none does, and without a matrix.
+    With their indicators in the terms of the regressors. A level stays if its noisy count exceeds
+    the quantile of the noise that holds jointly over all of them, at `PRESENCE`; all of a column
+    stay where none does.
     """
-    basis = moments.rows[:-1]
-    used = np.flatnonzero(np.any(basis != 0, axis=0))
-    terms = [moments.features[i] for i in used]
-    counts: dict[Event, Floats] = {}
-    low: set[Event] = set()
-    events = [] if matrix is None else [*_levels(moments, terms), *_cells(moments, terms)]
+    terms = moments.regressor_terms[0]
+    events = [*_levels(moments, terms), *_cells(moments, terms)]
     shares = {e: s for e in events if (s := _expanded(moments, terms, (), e)) is not None}
-    for event, share in shares.items():
-        counts[event] = np.zeros(len(moments.features))
-        for term, by in share.items():
-            counts[event][moments.features.index(term)] = by
-    if matrix is not None:
-        each = bonferroni(PRESENCE, max(len(shares), 1))
-        low = {e for e, c in counts.items() if noisy_count(matrix, c) <= _reach(matrix, c, each)}
-    absent = [e for e in counts if e in low and not _all_absent(e, low, shares)]
+    counts = {event: _count(moments, share) for event, share in shares.items()}
+    each = bonferroni(PRESENCE, max(len(shares), 1))
+    low = {e for e, c in counts.items() if noisy_count(matrix, c) <= _reach(matrix, c, each)}
+    return {e: s for e, s in shares.items() if e in low and not _all_absent(e, low, shares)}
+
+
+def _count(moments: DesignMoments, share: Expansion) -> Floats:
+    """(q,) an indicator as a combination of the features."""
+    count = np.zeros(len(moments.features))
+    for term, by in share.items():
+        count[moments.features.index(term)] = by
+    return count
+
+
+def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
+    """The model without the levels of `find_absent`; with all levels where there is no matrix."""
+    basis, terms = moments.rows[:-1], moments.regressor_terms[0]
+    used = [moments.features.index(term) for term in terms]
+    absent = {} if matrix is None else find_absent(moments, matrix)
+    counts = [_count(moments, share) for share in absent.values()]
     directions = [_directions(moments, terms, basis[:, used], event) for event in absent]
-    touched = [_touched(terms, basis[:, used], shares[event]) for event in absent]
+    touched = [_touched(terms, basis[:, used], share) for share in absent.values()]
     return LeftOut(
         tuple(_name(moments, event) for event in absent),
         np.concatenate([np.zeros((0, len(basis))), *directions]),
-        np.array([counts[e] for e in absent]).reshape(len(absent), len(moments.features)),
+        np.array(counts).reshape(len(absent), len(moments.features)),
         np.array(touched, dtype=np.bool_).reshape(len(absent), len(basis)),
         np.repeat(np.arange(len(absent)), [len(each) for each in directions]),
     )

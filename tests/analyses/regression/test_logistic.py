@@ -309,6 +309,26 @@ def test_an_empty_level_leaves_the_others_known(analysis, unit, rows, seeded_noi
     assert found.t_test("C(g)[T.d] = 0").pvalue == 1
 
 
+@pytest.mark.parametrize(("formula", "cell", "name", "known"), [
+    ("y ~ x + C(g)", "g == 'a'", "'g=a'", ["x"]),
+    ("y ~ u*C(g)", "u and g == 'b'", "'u=True, g=b'", ["g: a to c"]),
+])  # fmt: skip
+def test_cells_without_rows_in_a_subgroup_are_left_out(formula, cell, name, known, rows, fitted):
+    """A baseline has no count of its own there, but that of the rows less those of the others."""
+    some = rows.query(f"few >= 1 and not ({cell})")
+    frame = pd.concat([rows.query("few < 1"), some])
+    found = fitted(dps.Logistic(formula, given="few >= 1"), dps.PureDP(20), rows=frame)
+    assert any("left out" in note and name in note for note in found.notes)
+    effects = found.get_margeff()
+    finite = np.isfinite(effects.conf_int()).all(axis=1)
+    assert [term for term, kept in zip(effects.terms, finite, strict=True) if kept] == known
+    if "x" in formula:
+        theirs = smf.logit(formula, some.astype({"y": float})).fit(disp=0)
+        contrast = found.t_test("C(g)[T.c] - C(g)[T.b]")
+        assert contrast.effect == pytest.approx(theirs.params["C(g)[T.c]"], abs=2 * contrast.sd)
+        assert found.params["x"] == pytest.approx(theirs.params["x"], abs=2 * found.bse["x"])
+
+
 def test_few_bins_are_named_before_a_release_and_after():
     """What they hide leaves a steep slope without ends; even rows of a preview do not show it."""
     ages = dps.Number("age", 0, 100, points=101, edges=[30, 60], missing=0)
