@@ -221,6 +221,25 @@ def test_certified_intervals_rest_on_no_total(asked, analysis, unit):
     np.testing.assert_allclose(*ends, rtol=1e-9)
 
 
+def test_a_certified_band_rests_on_no_total():
+    """Nor does the distance that it bounds; the noise-aware band does."""
+    wrong = dps.Schema(COLUMNS, totals=[dps.Total("age < 65", 900, of="table")])
+    median = dps.Quantile("age")
+    plan = dps.plan(wrong, {"q": median}, budget=dps.PureDP(1))
+    measurements = dps.measure(plan, ROWS_OF_TABLE)
+    found, without = (
+        dps.synthesize(held, rng=0).infer(median)
+        for held in (measurements, with_schema(measurements, dps.Schema(COLUMNS)))
+    )
+    ends, which = ["low", "high", "band_low", "band_high"], {"method": "certified"}
+    for target in ("table", "population"):
+        bands = [one.distribution(target=target, **which)[ends] for one in (found, without)]
+        np.testing.assert_allclose(*bands, rtol=1e-9)
+        distances = [one.wasserstein(ROWS_OF_TABLE.age, target=target) for one in (found, without)]
+        np.testing.assert_allclose(*distances, rtol=1e-9)
+    assert np.all(np.abs(found.distribution()["estimate"] - without.distribution()["estimate"]) > 0)
+
+
 def test_beyond_the_linked_cells_only_the_nearest_are_used(monkeypatch):
     plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1))
     measurements = dps.measure(plan, ROWS_OF_TABLE)

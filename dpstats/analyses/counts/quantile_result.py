@@ -50,7 +50,9 @@ class QuantileIntervals(Intervals, Cached):
         return ProportionIntervals(self.answers).least_pvalue
 
     def counts(self, method: Method, target: Target) -> Answers:
-        """The answers; counts of persons where the sampling of these is inferred."""
+        """The answers, for certified statements without totals; of persons where these vary."""
+        if method == "certified":
+            return self.answers.without_totals
         return self.answers.of_persons if _sampled(method, target) else self.answers
 
     @property
