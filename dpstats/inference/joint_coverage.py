@@ -59,6 +59,7 @@ def level_of_draws(drawn: Floats, alpha: float) -> float:
 
 _NEGLIGIBLE = 1e-6  # part of noise in a variance, that needs no draws
 _ALIKE = 1e-3  # range of relative variances that need none either
+_ROUNDING = 1e-8  # of a value
 _REDUNDANT = 1e-12  # of a standard deviation: a combination of others, up to rounding
 
 
@@ -81,7 +82,7 @@ def joint_test(
     from scipy import special
 
     k = len(difference)
-    if k == 0:  # every combination is certain
+    if k == 0:
         return 0.0, 1.0, 0.0, df
     mean = sampling.mean(axis=0) if sampling.ndim > 2 else sampling
     precision = np.linalg.pinv(noise + mean, hermitian=True)
@@ -127,6 +128,15 @@ def independent(
     to_reduced = left[:, :rank].T / lengths[:rank, None] / size
     difference = values - combinations @ params
     return np.asarray(to_reduced @ combinations), np.asarray(to_reduced @ difference)
+
+
+def contradicts_certain(
+    combinations: Floats, values: Floats, params: Floats, covariance: Floats
+) -> bool:
+    """True if a combination without variance has another value than this, up to rounding."""
+    certain = ~np.any(combinations @ root_of(covariance), axis=1)
+    size = np.abs(values) + np.abs(combinations) @ np.abs(params)
+    return bool(np.any(certain & (np.abs(values - combinations @ params) > _ROUNDING * size)))
 
 
 def root_of(covariance: Floats) -> Floats:

@@ -79,3 +79,17 @@ def test_every_analysis_has_a_summary(release):
     for name in ("constant regressor", "line"):
         assert np.isinf(release.infer(name).conf_int()).all()
     assert np.asarray(release.infer("ridge").pvalues)[2] > 1e-3  # of the constant column
+
+
+@pytest.mark.parametrize("cov_type", ["nonrobust", "HC1"])
+def test_certain_coefficients_are_what_they_are(cov_type, no_noise, inferred):
+    """A response of zero on levels leaves no error at all: other values are false."""
+    schema = dps.Schema([dps.Category("g", list("abc")), dps.Boolean("ill")])
+    rows = pd.DataFrame({"g": list("abc") * 10, "ill": False})
+    found = inferred(schema, rows, dps.OLS("ill ~ g", cov_type=cov_type))
+    assert np.asarray(found.bse).tolist() == [0, 0, 0]
+    assert "F statistic 0 on 0 and 27 df" in found.summary()
+    right, wrong = found.f_test("g[T.b] = 0, g[T.c] = 0"), found.f_test("g[T.b] = 0, g[T.c] = 1")
+    assert (right.pvalue, right.df_num) == (1, 0)
+    assert (wrong.pvalue, wrong.df_num) == (found.t_test("g[T.c] = 1").pvalue, 2)
+    assert wrong.pvalue == 0

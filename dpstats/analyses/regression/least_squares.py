@@ -26,7 +26,13 @@ from dpstats.errors import RequestError
 from dpstats.families.persons import PersonMoments
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.intervals import Intervals, wider, with_far_tails
-from dpstats.inference.joint_coverage import independent, joint_test, level_of_draws, root_of
+from dpstats.inference.joint_coverage import (
+    contradicts_certain,
+    independent,
+    joint_test,
+    level_of_draws,
+    root_of,
+)
 from dpstats.inference.moment_matrix import ONE, ZERO
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
@@ -256,7 +262,12 @@ class LeastSquares(Cached):
             return 0.0, 1.0, float(len(values)), max(self.df_resid, 0.0)
         sampling = self.sampling.matrix + self.left_covariance
         covariance = sampling + self.noise_covariance
-        reduced, difference = independent(combinations, values, self.params, covariance)
+        hypothesis = combinations, values, self.params, covariance
+        if contradicts_certain(*hypothesis):
+            return np.inf, 0.0, float(len(values)), self.sampling.df
+        reduced, difference = independent(*hypothesis)
+        if not len(reduced):  # every combination is certain
+            return 0.0, 1.0, 0.0, self.sampling.df
         under = self.params + covariance @ reduced.T @ difference
         weights = self._weights(self.scores(reduced), self._residual(under))
         rng = calibration_generator(self.matrix.answers, _WALD)
