@@ -26,7 +26,7 @@ from dpstats.analyses.moments.one_way import OneWay
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, left_out, rare_mean
 from dpstats.analyses.questions import Asked, means_in_groups
 from dpstats.analyses.regression.contrasts import FTestResult
-from dpstats.analyses.survey.estimand import Estimand, shares_in_groups
+from dpstats.analyses.survey.estimand import Estimand, shares_in_groups, squares_of_cells
 from dpstats.analyses.survey.estimand import means_in_groups as weighted_means
 from dpstats.analyses.survey.rao_scott import Covariances, FirstOrder, first_order
 from dpstats.analyses.survey.weighted import (
@@ -36,7 +36,7 @@ from dpstats.analyses.survey.weighted import (
     infer_weighted,
     weighted_by_design,
 )
-from dpstats.arrays import Floats
+from dpstats.arrays import Codes, Floats
 from dpstats.checks import Alternative, Method, Target, check_choice, listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -654,12 +654,26 @@ class WeightedGroupMeans(SurveyResult, ComparedGroups):
         return self.title[:1].lower() + self.title[1:]
 
     @cached_property
-    def _levels(self) -> DeclaredLevels:
+    def _members(self) -> Floats:
+        """Functions (k, d) whose totals add up to the weights of each group."""
         (part,) = self.parts
         assert part.estimand.moving is not None
-        moving = part.estimand.moving(part.totals.values)
-        members = np.where(moving > 0, 1.0, 0.0)  # (k, d) totals of each group
-        return DeclaredLevels.of(members @ part.totals.values, part.noise_laws(members))
+        return np.where(part.estimand.moving(part.totals.values) > 0, 1.0, 0.0)
+
+    @cached_property
+    def _levels(self) -> DeclaredLevels:
+        (part,) = self.parts
+        weights = self._members @ part.totals.values
+        return DeclaredLevels.of(weights, part.noise_laws(self._members))
+
+    def _independent(self, places: Codes) -> Floats:
+        """Sampling variances (k,) of independent rows; of shares, as if all had the same."""
+        (part,) = self.parts
+        if part.estimand.squares is not squares_of_cells or part.totals.known.names:
+            return np.asarray(part.independent[places])
+        weights = (self._members @ part.totals.values)[places]
+        share = np.clip(weights @ part.params[places] / np.maximum(weights.sum(), 1e-300), 0, 1)
+        return np.asarray(part.totals.design.coded_mean * share * (1 - share) / weights)
 
     def _test_of(self, used: NDArray[np.bool_]) -> FirstOrder | None:
         """The test that some groups are equal; None of fewer than two."""
@@ -667,7 +681,7 @@ class WeightedGroupMeans(SurveyResult, ComparedGroups):
         if len(places) < 2:
             return None
         rounding = _ROUNDING * np.max(part.params[places] ** 2)
-        variances = np.maximum(part.independent[places], rounding)  # of known ones too
+        variances = np.maximum(self._independent(places), rounding)  # of known ones too
         independent = np.diag(variances[1:]) + variances[0]
         parts = Covariances.of(part, every[places[1:]] - every[places[0]], independent)
         apart = part.params[places[1:]] - part.params[places[0]]

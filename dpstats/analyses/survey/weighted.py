@@ -395,19 +395,25 @@ class Estimates(Cached):
         return np.asarray(np.sqrt(widths**2 + rare))
 
     def rare(self, alpha: float | Floats) -> Floats:
-        """Variances (q,) of z^2 more rows in the cell that matters most, eq. rare-cells.
-
-        Only where few rows decide; zero unless every row is in one cell.
-        """
+        """Variances (q,) that widen limits where few rows decide, eq. rare-cells."""
         from scipy import stats
 
+        return np.asarray(stats.norm.ppf(1 - alpha / 2) ** 2 * self._of_one_row)
+
+    @cached_property
+    def _of_one_row(self) -> Floats:
+        """Variances (q,) of a row more in the cell that matters most; zero from many rows on.
+
+        And unless every row is in one cell.
+        """
         if self.estimand.squares is not squares_of_cells:
             return np.zeros(len(self.params))
         design = self.totals.design
+        effect = max(design.effect, 1.0)
         one_row = np.max(self._contrast_slopes**2, axis=1, initial=0.0) * design.coded_mean**2
-        rows = self.independent / np.maximum(one_row, 1e-300)
-        each = stats.norm.ppf(1 - alpha / 2) ** 2 * design.effect * one_row
-        return np.asarray(each * np.maximum(1 - rows / _MANY_ROWS, 0))
+        effective_rows = self.independent / np.maximum(effect * one_row, 1e-300)
+        few = np.maximum(1 - effective_rows / _MANY_ROWS, 0)
+        return np.asarray(effect * design.effect * one_row * few)
 
     @property
     def _variances(self) -> Floats:

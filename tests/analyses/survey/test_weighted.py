@@ -260,26 +260,38 @@ def test_a_total_below_the_noisy_sum_of_weights_is_noted(surveyed):
         assert result.capped_share[0] == pytest.approx(max(cut, 0), abs=0.01)
 
 
-def test_limits_of_rare_shares_cover(no_noise):
-    """By the binomial distribution, with levels of 0, 1, ... 60 rows in one release."""
-    counts = [*range(61), 170]
-    schema = dps.Schema(
-        [dps.Category("x", [f"of {k}" for k in counts])],
-        design=dps.Design("w", mean=1, cap=1, deff=1),
-    )
-    plan = dps.plan(schema, {"x": dps.Marginals(["x"], degree=1)}, budget=dps.PureDP(1000))
-    rows = pd.DataFrame({"x": np.repeat([f"of {k}" for k in counts], counts), "w": 1.0})
-    result, n = dps.release(plan, rows, rng=0, m=2, k=10).infer("x"), sum(counts)
+@pytest.mark.parametrize("deff", [1, 4])
+def test_limits_of_rare_shares_cover(no_noise, deff):
+    """By the binomial distribution of sets of `deff` equal rows, 0 to 60 of them in a level."""
+    counts, size = np.array([*range(61), 170]), 2_000
+    levels = [f"of {k}" for k in counts]
+    design = dps.Design("w", mean=1, cap=1, deff=deff)
+    schema = dps.Schema([dps.Category("x", levels)], design=design)
+    asked = {"x": dps.Marginals(["x"], degree=1)}
+    rows = pd.DataFrame({"x": np.repeat(levels, deff * counts), "w": 1.0})
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1000))
+    result = dps.release(plan, rows, rng=0, m=2, k=10).infer("x")
     for alpha, least in ((0.05, 0.952), (0.01, 0.995)):
         low, high = result.conf_int(alpha=alpha).T[:, :-1]
-        for mean in (0.5, 1, 2, 3, 4, 6, 8, 9.38):
-            covers = (low <= mean / n) & (mean / n <= high)
-            assert stats.binom.pmf(counts[:-1], n, mean / n) @ covers > least, (alpha, mean)
+        for share in np.array([0.5, 1, 2, 3, 4, 6, 8, 9.38]) / size:
+            covers = (low <= share) & (share <= high)
+            assert stats.binom.pmf(counts[:-1], size, share) @ covers > least, (alpha, share)
     assert result.test(high[0], term=result.terms[0]).pvalue == pytest.approx(0.01, rel=1e-6)
-    z, p = stats.norm.ppf(0.995), np.array(counts[:-1]) / n
-    plain = p + z * np.sqrt(p * (1 - p) / n)
-    np.testing.assert_allclose(high[50:], plain[50:], rtol=1e-7)  # of many rows
+    z, p = stats.norm.ppf(0.995), counts[:-1] / size
+    plain = p + z * np.sqrt(p * (1 - p) / size)
+    np.testing.assert_allclose(high[50:], plain[50:], rtol=1e-6)  # of many rows
     assert np.all(high[:49] > plain[:49])
+
+
+def test_equality_of_rare_shares_is_pearsons_test(no_noise):
+    design = dps.Design("w", mean=1, cap=1, deff=1)
+    schema = dps.Schema([dps.Boolean("ill"), dps.Category("g", list("abcd"))], design=design)
+    plan = dps.plan(schema, {"x": dps.GroupMeans("ill", by="g")}, budget=dps.PureDP(10**6))
+    rows = pd.DataFrame({"g": np.repeat(list("abcd"), 300), "ill": False, "w": 1.0})
+    rows.loc[[300, 301, 600, 900, 901, 902, 903, 904], "ill"] = True  # none of "a"
+    found = dps.release(plan, rows, rng=0, m=2, k=10).infer("x").anova()
+    wanted = stats.chi2_contingency(pd.crosstab(rows["g"], rows["ill"]), correction=False)
+    assert found.pvalue == pytest.approx(wanted.pvalue, rel=1e-3)
 
 
 @pytest.mark.parametrize(("unit", "epsilon"), [("replace", 1), ("add_remove", 10**9)])
