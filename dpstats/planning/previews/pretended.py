@@ -40,7 +40,8 @@ class PretendRows:
     A table of n rows is one multinomial draw S_n of sums. For another n near it, the mean of the
     table is moved towards the density's, mu + sqrt(base / n) (S_base / base - mu) with base <= n.
     That has the mean and covariance of n rows exactly, so a search over n sees a smooth curve.
-    Person totals are those of persons with equal rows, as many as they may have. In a survey every
+    Where persons may have k rows, rows are those of n / k persons with k equal ones, and so are
+    the totals of persons. In a survey every
     row has the mean weight, and contrasts are normal with the sampling variance that the plan
     assumes; see `expected_sampling`.
     """
@@ -55,7 +56,8 @@ class PretendRows:
     ) -> None:
         self.codes, self.density, self._strategy = codes, density, strategy
         seen = [p for p in strategy.blocks if p.role in ("family", "score", "persons")]
-        k = strategy.rows_per_person  # of n / k persons, each with equal rows
+        k = strategy.rows_per_person
+        self._alike = k if strategy.schema.design is None else 1
         self._blocks = [(p.block, k ** (p.block.degree - 1)) for p in seen]
         self._weight = (
             1.0 if strategy.schema.design is None else capped_mean(strategy.schema.design)
@@ -73,11 +75,12 @@ class PretendRows:
         number, first_tables = number % self.tables, len(self._generators)
         if self._further is not None and number >= first_tables:
             return self._further.table(number - first_tables, n, base)
+        persons = max(base // self._alike, 1)
         if base not in self._drawn:
-            draws = [copy.deepcopy(g).multinomial(base, self.density) for g in self._generators]
-            rows: Codes = np.array(draws, dtype=np.int64 if base >= 2**31 else np.int32)
-            self._drawn = {base: (rows, self._sums(rows))}  # the last one only: they are large
-        row, sums = (drawn[number] for drawn in self._drawn[base])
+            draws = [copy.deepcopy(g).multinomial(persons, self.density) for g in self._generators]
+            counts: Codes = np.array(draws, dtype=np.int64 if base >= 2**31 else np.int32)
+            self._drawn = {base: (counts, self._sums(counts))}  # the last one only: they are large
+        row, sums = (drawn[number] * (base / persons) for drawn in self._drawn[base])
         weights = row / n
         if base != n:
             pull = math.sqrt(base / n)

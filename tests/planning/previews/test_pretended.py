@@ -39,6 +39,20 @@ def test_a_moved_table_has_the_sums_the_mean_and_the_covariance_of_n_rows():
     assert np.all(np.abs(ratio - 1) < 5 * np.sqrt(2 / TABLES))
 
 
+def test_persons_have_as_many_equal_rows_as_they_may():
+    asked, one = {"x": dps.Mean("x")}, rows_of()
+    sums = {}
+    for k in (1, 4):
+        plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1), rows_per_person=k)
+        rows = PretendRows(plan.strategy, one.codes, one.density, one._generators)
+        _, weights, _ = rows.table(0, 1_000)
+        assert np.isclose(weights.sum(), 1)
+        assert set(np.rint(weights * 1_000) % k) == {0}
+        sums[k] = np.array([rows.table(i, 1_500, 1_024)[2] for i in range(TABLES)])
+    ratio = np.var(sums[4], axis=0) / np.var(sums[1], axis=0)
+    assert np.all(np.abs(ratio / 4 - 1) < 5 * np.sqrt(4 / TABLES))
+
+
 def noise(n, epsilon, seed=0):
     strategy = seen_by_analyses(PLAN.costing(dps.PureDP(epsilon)).strategy, n)
     codes, weights, sums = rows_of(tables=1).table(0, n)
