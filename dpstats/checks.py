@@ -45,7 +45,7 @@ def check_alpha(alpha: float) -> float:
         )
     if not 0 < alpha <= 0.5:
         raise RequestError(
-            f"alpha={alpha:g} is not an error probability; give a number above 0 "
+            f"alpha={as_float(alpha):g} is not an error probability; give a number above 0 "
             "and at most 0.5, such as alpha=0.05"
         )
     return float(alpha)
