@@ -780,9 +780,13 @@ class SurveyResult(ByDesign):
 
     @property
     def design_effect(self) -> Named:
-        """Sampling variances over those of as many independent rows of the mean weight, (d,)."""
-        independent = self._own.independent
-        return Named(self.sampling_variance / np.maximum(independent, 1e-300), self.terms)
+        """Sampling variances over those of as many independent rows of the mean weight, (d,).
+
+        nan where the noise may be all of that variance of independent rows.
+        """
+        independent, noise = self._own.independent, self.privacy_variance
+        effects = self.sampling_variance / np.maximum(independent, 1e-300)
+        return Named(np.where(independent > noise, effects, np.nan), self.terms)
 
     def totals(self) -> SurveyResult:
         """Totals of the population: numbers of people with a trait, sums of a number.
