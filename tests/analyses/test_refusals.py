@@ -97,7 +97,7 @@ CASES = {
          "rows of numbers, and 'retired' has two"),
     ],
     "pca": [
-        *((partial(pca, n_components=k), "number from 1 to 2") for k in (0, 3, True)),
+        *((partial(pca, n_components=k), "of at least 1 and at most 2") for k in (0, 3, True)),
         (lambda: pca(standardize=1), "standardize"),
     ],
     "mean": [
