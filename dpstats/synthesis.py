@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dpstats.display import Shown, shown_progress
 from dpstats.errors import RequestError
+from dpstats.inference.simulation import Seed
 from dpstats.measured.measurements import Measurements
 from dpstats.planning.plan import Plan
 from dpstats.privacy.ledger import Ledger
@@ -13,7 +14,7 @@ from dpstats.private.measure import measure
 from dpstats.releases import Release
 from dpstats.releases.paid import attached
 from dpstats.rows.drawing import Draw
-from dpstats.rows.generator import Fit, Seed, check_options, generate
+from dpstats.rows.generator import Fit, check_options, generate
 from dpstats.rows.minimax import Solver
 
 

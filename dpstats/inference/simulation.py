@@ -6,7 +6,7 @@ import hashlib
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dpstats.measured.measurements import Measurements
     from dpstats.privacy.laws import LatticeLaw, NoiseLaw
 
+Seed = int | np.random.Generator | np.random.SeedSequence | None
 LEAST_SIMULATED = 1e-4  # an error probability that is read off simulated tails
 MOST_SIMULATIONS = 1_000_000
 _WIDE = 1000.0
@@ -38,7 +39,7 @@ def calibration_seed(answers: Answers, purpose: int | str | tuple[int, ...] = 0)
     return int.from_bytes(found.digest(), "little")
 
 
-def make_generator(seed: Any) -> np.random.Generator:
+def make_generator(seed: Seed | tuple[int, ...]) -> np.random.Generator:
     """Return the generator of a seed, or raise RequestError."""
     try:
         return np.random.default_rng(seed)

@@ -61,10 +61,10 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from dpstats.inference.simulation import Seed
     from dpstats.releases.draws import Draws
     from dpstats.results.bounds import Bounds
     from dpstats.results.explanation import Explanation
-    from dpstats.rows.generator import Seed
 
 _KEYS = {
     "serves_inference", "dpstats", "version", "fit", "draw", "row_seed", "notes", "accuracy",

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, cast
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import (
-    Alternative,
-    Target,
-    check_alpha,
-    check_number,
-    check_target,
-)
+from dpstats.checks import Alternative, Target, check_alpha, check_number, check_target
 from dpstats.error_rates import benjamini_hochberg, holm
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals

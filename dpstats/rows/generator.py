@@ -12,7 +12,7 @@ import numpy as np
 from dpstats.arrays import Codes, Floats, one_blas_thread
 from dpstats.checks import check_choice, check_whole
 from dpstats.errors import RequestError
-from dpstats.inference.simulation import make_generator
+from dpstats.inference.simulation import Seed, make_generator
 from dpstats.measured.candidates_file import MOST_ROWS, most_rows
 from dpstats.measured.certificate import Accuracy, certify
 from dpstats.measured.combining import Sources
@@ -27,7 +27,6 @@ from dpstats.rows.loglinear import LogLinear, edits
 from dpstats.rows.minimax import Solver, SolverError, feasible, minimax, tolerance
 
 Fit = Literal["entropy", "minimax"]
-Seed = int | np.random.Generator | np.random.SeedSequence | None
 MOST_CANDIDATES = 1_000_000  # and as many weights to fit; a thousand times fewer usually do
 POINTS_SEED = 0  # of the candidates that inference uses
 CANDIDATES = 20_000

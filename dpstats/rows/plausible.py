@@ -24,14 +24,14 @@ from dpstats.caching import Cached
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.tables.cells import Indicator, Table
-from dpstats.inference.simulation import with_more_noise
+from dpstats.inference.simulation import Seed, with_more_noise
 from dpstats.measured.answers import answer
 from dpstats.measured.candidates_file import MOST_ROWS
 from dpstats.measured.combining import Sources
 from dpstats.rows.candidates import Candidates, Seen, obeying, seen_by
 from dpstats.rows.drawing import draw_counts
 from dpstats.rows.entropy import fit_with_penalty, usable_deviations
-from dpstats.rows.generator import Seed, check_options, inference_reference
+from dpstats.rows.generator import check_options, inference_reference
 from dpstats.rows.loglinear import LogLinear, edits, independent
 
 HIDDEN = 3.0  # noise standard deviations below which a count is fitted loosely,

@@ -661,17 +661,20 @@ class WeightedGroupMeans(SurveyResult, ComparedGroups):
         return np.where(part.estimand.moving(part.totals.values) > 0, 1.0, 0.0)
 
     @cached_property
+    def _weights(self) -> Floats:
+        """Noisy sums (k,) of the weights of each group."""
+        return np.asarray(self._members @ self.parts[0].totals.values)
+
+    @cached_property
     def _levels(self) -> DeclaredLevels:
-        (part,) = self.parts
-        weights = self._members @ part.totals.values
-        return DeclaredLevels.of(weights, part.noise_laws(self._members))
+        return DeclaredLevels.of(self._weights, self.parts[0].noise_laws(self._members))
 
     def _independent(self, places: Codes) -> Floats:
         """Sampling variances (k,) of independent rows; of shares, as if all had the same."""
         (part,) = self.parts
         if part.estimand.squares is not squares_of_cells or part.totals.known.names:
             return np.asarray(part.independent[places])
-        weights = (self._members @ part.totals.values)[places]
+        weights = self._weights[places]
         share = np.clip(weights @ part.params[places] / np.maximum(weights.sum(), 1e-300), 0, 1)
         return np.asarray(part.totals.design.coded_mean * share * (1 - share) / weights)
 

@@ -69,9 +69,7 @@ class CalibratedScore(Score):
     """A generalised linear model with a canonical link: psi_b = x (y - mean(x'b))."""
 
     # The m points are the candidates, and regressors have size about one.
-    # (m,) candidates whose rows the regression is of; the regressors of others are zero, as those
-    # of a row inside may be too
-    inside: NDArray[np.bool_]
+    inside: NDArray[np.bool_]  # (m,) those that the regression is of; regressors of others are 0
     coarse: Floats  # (m, p) regressors with every number at the mean of its bin
     y: Floats  # (m,) response
     density: Floats  # (m,) fitted shares h

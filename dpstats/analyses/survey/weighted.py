@@ -402,9 +402,9 @@ class Estimates(Cached):
 
     @cached_property
     def _of_one_row(self) -> Floats:
-        """Variances (q,) of a row more in the cell that matters most; zero from many rows on.
+        """Variances (q,) of one more row in the cell that matters most, times what few rows need.
 
-        And unless every row is in one cell.
+        Zero from many rows on, and for functions other than cells.
         """
         if self.estimand.squares is not squares_of_cells:
             return np.zeros(len(self.params))

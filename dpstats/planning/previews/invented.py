@@ -11,7 +11,7 @@ import numpy as np
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import short
 from dpstats.errors import RequestError, SchemaError
-from dpstats.inference.simulation import make_generator
+from dpstats.inference.simulation import Seed, make_generator
 from dpstats.measured.strategy import check_rows
 from dpstats.schema import Category, Column, Design, Guesses, Number, Schema
 from dpstats.schema.guesses import moments_of
@@ -27,7 +27,6 @@ _EXTREME = 0.9999
 _ROOT = 1e-4
 _PROJECTIONS = 2_000
 _TOLERANCE = 1e-3  # of a correlation
-Seed = int | np.random.Generator | None
 
 
 def pretend(

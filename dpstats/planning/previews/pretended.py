@@ -41,9 +41,8 @@ class PretendRows:
     table is moved towards the density's, mu + sqrt(base / n) (S_base / base - mu) with base <= n.
     That has the mean and covariance of n rows exactly, so a search over n sees a smooth curve.
     Where persons may have k rows, rows are those of n / k persons with k equal ones, and so are
-    the totals of persons. In a survey every
-    row has the mean weight, and contrasts are normal with the sampling variance that the plan
-    assumes; see `expected_sampling`.
+    the totals of persons. In a survey every row has the mean weight, and contrasts are normal with
+    the sampling variance that the plan assumes; see `expected_sampling`.
     """
 
     def __init__(
