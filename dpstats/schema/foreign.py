@@ -32,20 +32,28 @@ def document_of(given: object) -> Mapping[str, Any]:
     if isinstance(given, Mapping):
         return given
     path = files.as_path(given)
+    language = "YAML" if path.suffix.lower() in (".yaml", ".yml") else "JSON"
     try:
         text = files.read_bytes(path).decode("utf-8-sig")
-        if path.suffix.lower() in (".yaml", ".yml"):
-            from dpstats.schema.plain_yaml import read_yaml
-
-            return read_yaml(text, path.name)
-        document = files.parse_json(text)
+        document = _parse_yaml(text) if language == "YAML" else files.parse_json(text)
     except FileFormatError as error:
         raise SchemaError(str(error)) from None
-    except ValueError as error:
-        raise SchemaError(f"{path.name} is not valid JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise SchemaError(f"{path.name} is not valid {language}: {error}") from None
     if not isinstance(document, Mapping):
         raise SchemaError(f"{path.name} must hold a mapping of names")
     return document
+
+
+def _parse_yaml(text: str) -> object:
+    try:
+        import yaml
+    except ImportError:
+        raise FileFormatError("YAML needs PyYAML; install it with: pip install pyyaml") from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(error) from None
 
 
 def whole_points(low: object, high: object) -> int | None:
