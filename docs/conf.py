@@ -28,6 +28,7 @@ include_patterns = [
     "docs/reference/names/*.rst",
     "vignettes/*.md",
 ]
+exclude_patterns = [".*", "build", "dpstats", "tests"]  # no page: they need not be searched
 templates_path = [str(Path(__file__).parent / "templates")]
 html_theme = "furo"
 html_title = "dpstats"
@@ -45,6 +46,7 @@ suppress_warnings = ["ref.python"]  # words such as "columns" in types are no re
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
+napoleon_use_param = False  # types are words: nothing to link
 napoleon_preprocess_types = False
 
 
