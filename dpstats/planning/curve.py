@@ -122,6 +122,7 @@ class Curve:
 
 def curve_of(
     subjects: Sequence[Subject],
+    parameter: str,
     at: Mapping[Fraction, Strategy],
     n: int,
     method: Method,
@@ -129,7 +130,7 @@ def curve_of(
     required: bool,
     progress: Progress | None,
 ) -> Curve:
-    """Widths of analyses of one plan under the strategies of several budgets."""
+    """Widths of analyses of one plan under the strategies of several budgets, by `parameter`."""
     widths: dict[str, Floats] = {}
     whose: dict[str, str] = {}
     notes, total = [], len(subjects) * len(at)
@@ -159,6 +160,6 @@ def curve_of(
         progress("done", total, total)
     strategy, like = subjects[0].strategy, subjects[0].like
     return Curve(
-        strategy.budget.parameter, np.array([float(total) for total in at]), widths, whose, n,
+        parameter, np.array([float(value) for value in at]), widths, whose, n,
         method, subjects[0].alpha, like.said(strategy.columns, n), tuple(notes),
     )  # fmt: skip

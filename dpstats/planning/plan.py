@@ -332,7 +332,7 @@ class Plan(HasStrategy):
         of : str or sequence of str, optional
             Names of analyses; default: all that have intervals.
         budgets : number or sequence of numbers, optional
-            Totals, of epsilon or rho as in the plan's budget; default: an eighth of the plan's to
+            Epsilon, or rho of `ZCDP`, at the delta of the plan; default: an eighth of the plan's to
             eight times as much.
         method : {"noise_aware", "certified"}
         alpha : float
@@ -368,22 +368,24 @@ class Plan(HasStrategy):
         check_method(method)
         names = _several(self.analyses if of is None else of)
         self._check_asked(names)
-        own = self.budget
-        usual = [own.total * Fraction(2) ** k for k in range(-3, 4)]
-        chosen = [own.of_total(total) for total in _several(usual if budgets is None else budgets)]
-        if not chosen:
-            raise RequestError("give at least one budget, or none for the usual ones")
+        parameter, value = self.budget.stated
+        usual = [value * Fraction(2) ** k for k in range(-3, 4)]
+        chosen = map(self.budget.restated, _several(usual if budgets is None else budgets))
         at = {
-            budget.total: self.costing(budget).strategy
+            budget.stated[1]: self.costing(budget).strategy
             for budget in sorted(chosen, key=lambda budget: budget.total)
         }
+        if not at:
+            raise RequestError("give at least one budget, or none for the usual ones")
         rows_like = likeness(like, self.strategy)
         strategy = replace(self.strategy, n=rows)
         subjects = [
             Subject(strategy, self.analyses[name], name, rows_like, alpha) for name in names
         ]
         with shown_progress(progress) as say:
-            return curve_of(subjects, at, rows, method, required=of is not None, progress=say)
+            return curve_of(
+                subjects, parameter, at, rows, method, required=of is not None, progress=say
+            )
 
     def solve(
         self,

@@ -63,6 +63,15 @@ class Budget(ABC):
     def of_total(self, total: Rational) -> Budget:
         """A budget of the same kind (and delta) with another total."""
 
+    @property
+    def stated(self) -> tuple[str, Fraction]:
+        """Parameter that states the budget, and its value."""
+        return self.parameter, self.total
+
+    def restated(self, value: Rational) -> Budget:
+        """A budget of the same kind (and delta) with another value of the `stated` parameter."""
+        return self.of_total(value)
+
     def cost(self, sensitivity: Sensitivity, multiplier: Fraction) -> Fraction:
         """Exact amount that a block spends.
 
@@ -373,6 +382,15 @@ class ApproxDP(ZCDP):
     def of_total(self, total: Rational) -> ApproxDP:
         """A budget of another rho at the same delta."""
         return self.from_rho(total, self.delta)
+
+    @property
+    def stated(self) -> tuple[str, Fraction]:
+        """Epsilon."""
+        return "epsilon", self.epsilon
+
+    def restated(self, value: Rational) -> ApproxDP:
+        """A budget of another epsilon at the same delta."""
+        return ApproxDP(value, self.delta)
 
     def __str__(self) -> str:
         return (

@@ -49,6 +49,14 @@ def test_widths_are_those_of_previews(plan, curve):
     assert alone.widths["smoking"] == curve.widths["smoking"][1:]
 
 
+def test_approximate_privacy_is_in_epsilon():
+    plan = dps.plan(SCHEMA, {"smoking": ASKED["smoking"]}, budget=dps.ApproxDP(1, 1e-6))
+    curve = plan.curve(N, budgets=[0.5, 0.1])
+    assert (curve.parameter, curve.budgets.tolist()) == ("epsilon", [0.1, 0.5])
+    (outlook,) = plan.costing(dps.ApproxDP(0.5, 1e-6)).preview(N).outlooks
+    assert curve.widths["smoking"][1] == outlook.width
+
+
 DESIGN = dps.Design("w", mean=1, cap=2, unit="u", units=range(20))
 
 
@@ -61,8 +69,8 @@ def test_second_stages_and_contrasts_of_scores_are_at_the_pilots_of_previews(nam
     plan = dps.plan(schema, asked, budget=dps.PureDP(8))
     for n in (N, 3 * N):
         (width,) = plan.curve(n, budgets=[8], of=name).widths[name]
-        previewed = plan.preview(n).results[name][0].preview_widths("noise_aware").widths
-        assert width == previewed[-1]
+        previewed = {one.name: one.width for one in plan.preview(n).outlooks}
+        assert width == previewed[name]
     (width,) = plan.curve(N, budgets=[8], of=name).widths[name]
     assert 7.8 < float(plan.solve(of=name, width=width, n=N).budget.total) <= 8
 
