@@ -95,7 +95,7 @@ def _noise_of(name: str) -> Iterator[None]:
 FEW_POINTS = {
     "analyses", "bounds", "cli", "docs", "fuzz", "inference", "planning", "plots", "releases",
     "reports", "results", "statistical", "measured", "schema", "verifying", "test_docstrings.py",
-    "test_examples.py", "test_files.py", "test_how_to.py", "test_loglinear.py",
+    "test_files.py", "test_how_to.py", "test_loglinear.py",
     "test_rows_of_any_table.py", "test_second_stage.py", "test_testing.py",
 }  # fmt: skip
 

@@ -25,8 +25,8 @@ def elsewhere(tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     if request.config.option.markexpr == "not slow":  # no example shows a density or a layout
         monkeypatch.setattr("dpstats.rows.generator.CANDIDATES", 300)
-        monkeypatch.setattr("dpstats.rows.loglinear.FIT_ROWS", 300)
-        monkeypatch.setattr("dpstats.rows.loglinear.EARLY", 300)
+        monkeypatch.setattr(dps.LogLinear, "_proposal", lambda self, held, m, rng, **options: (
+            dps.Uniform().candidates(held, m, rng, stratified=True)))  # fmt: skip
         monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda self, figure: None)
         save = Figure.savefig
         monkeypatch.setattr(Figure, "savefig", lambda self, where, **options: (
