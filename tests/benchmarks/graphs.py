@@ -1,15 +1,12 @@
 """Edges of a graph by several methods, side by side: false ones, and the share of true ones found.
 
     python tests/benchmarks/graphs.py [--runs 20] [--rows 20000]
-    python tests/benchmarks/graphs.py --write FOLDER          # the private tables, as 0.csv, ...
-    python tests/benchmarks/graphs.py --others MST=FOLDER     # rows of another generator, likewise
 
 Normal rows whose graph is a chain, in eight columns with bounds at three standard deviations, at
 (1, 1e-6)-differential privacy. All methods look at one release.
 """
 
 from collections import defaultdict
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -95,23 +92,14 @@ def methods(rows, clip_norm, seed):
 
 
 def main():
-    given = parsed(__doc__, runs=20, rows=20_000, write=Path, others=[str])
+    given = parsed(__doc__, runs=20, rows=20_000)
     edge = upper(np.eye(P, k=1)).astype(bool)
     norm = float(stats.chi2.isf(0.001, P) ** 0.5 / 3)
     found = defaultdict(list)
     for run, rows in enumerate(tables(given.rows, given.runs)):
-        if given.write:
-            rows.to_csv(given.write / f"{run}.csv", index=False)
-            continue
         for kind, clip_norm in (("box", None), ("ball", norm)):
             for method, seen in methods(rows, clip_norm, run).items():
                 found[f"{kind}: {method}"].append(seen)
-        for name, folder in (pair.split("=") for pair in given.others or ()):
-            path = Path(folder) / f"{run}.csv"
-            if path.exists():
-                synthetic = pd.read_csv(path)[list(rows)]
-                seen = fisher(np.corrcoef(synthetic.T), len(synthetic))
-                found[f"Fisher's z on rows of {name}"].append(seen)
     lines = []
     for method, seen in found.items():
         false, true = np.array(seen)[:, ~edge].sum(axis=1), np.array(seen)[:, edge].mean()
