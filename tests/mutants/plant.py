@@ -9,7 +9,6 @@ import argparse
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -83,7 +82,7 @@ def first_failure(bug: Bug | None, tests: Iterable[str]) -> str | None:
                    *(f"tests/{test}" for test in tests)]  # fmt: skip
         run = subprocess.run(
             command, cwd=root, env=os.environ | {"PYTHONPATH": str(root)}, text=True,
-            capture_output=True, check=False, preexec_fn=_interruptible,
+            capture_output=True, check=False,
         )  # fmt: skip
     if run.returncode == 0:
         return None
@@ -93,12 +92,6 @@ def first_failure(bug: Bug | None, tests: Iterable[str]) -> str | None:
         )
     found = _FAILED.search(run.stdout)
     return found[1] if found else "?"
-
-
-def _interruptible() -> None:
-    """Tests send signals, some of which a process in the background ignores."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"):
-        signal.signal(getattr(signal, name), signal.SIG_DFL)
 
 
 def table(seen: dict[str, str | None]) -> str:

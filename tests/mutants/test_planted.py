@@ -53,11 +53,3 @@ def test_the_page_lists_every_bug_as_seen_and_every_number_of_the_cases():
 def test_a_planted_bug_is_seen(name):
     (bug,) = (bug for bug in BUGS if bug.name == name)
     assert plant.first_failure(bug, bug.tests) is not None
-
-
-def test_what_changes_nothing_is_not_seen():
-    harmless = plant.Bug(
-        "a comment", "privacy/neighbours.py", "# One row moves both", "# A row moves both",
-        ("privacy/test_privacy_cases.py",),
-    )  # fmt: skip
-    assert plant.first_failure(harmless, harmless.tests) is None
