@@ -121,6 +121,9 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
                 load(path)
 
 
+MORE = {"kind": "proportion", "condition": "hiv and smoker == 'no'"}
+
+
 def edited(plan, change):
     document = json.loads(files.to_json(plan.to_dict()))
     change(document)
@@ -155,6 +158,8 @@ def test_a_plan_file_is_what_dps_plan_writes(plan):
         (lambda d: d.update(version=2), "version is not as"),
         (lambda d: d["blocks"][0].update(multiplier="1/100"), "spends .* and its budget is 1"),
         (lambda d: d.pop("unit"), "the plan cannot be read: it lacks 'unit'"),
+        (lambda d: d.update(analyses={}), "asks for no analysis"),
+        (lambda d: d["analyses"].update(more=MORE), "'more' needs"),
     ]:
         with pytest.raises(DpstatsError, match=sentence):
             edited(plan, change)

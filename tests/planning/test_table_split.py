@@ -87,9 +87,7 @@ def plan(analyses, budget=None, **options):
 @pytest.mark.parametrize("budget", [dps.ZCDP(Fraction(1, 7)), dps.PureDP(Fraction(1, 7))], ids=str)
 def test_a_plan_spends_its_budget_exactly_and_comes_back(budget):
     asked = {"m": THREE, "x": dps.Mean("x")}
-    for unit, weights in itertools.product(
-        ("replace", "add_remove"), ("cells", "balanced", "max", "equal")
-    ):
+    for unit, weights in (("replace", "balanced"), ("add_remove", "max"), ("replace", "equal")):
         made = plan(asked, budget, unit=unit, weights=weights)
         assert made.cost() == budget.total
         assert dps.Plan.from_dict(made.to_dict()).digest == made.digest
