@@ -46,6 +46,7 @@ def test_a_plan_on_a_view_or_difference_reads_its_source_and_costs_the_same():
     assert plan.digest != other.digest
     of_days = dps.plan(DATED, READ, budget=dps.PureDP(1), n=400)
     assert of_days.read_columns.raw.names == ("last seen", "diagnosed", "sex")
+    assert of_days.columns.names == ("days", "sex")  # a release has no dates
     for one, lacking in ((plan, "cost"), (of_days, "diagnosed")):
         rows = random_rows(400).drop(columns=lacking).assign(log_cost=1, days=1)
         with pytest.raises(dps.DataError, match=f"no column '{lacking}'"):
@@ -178,17 +179,6 @@ def test_a_column_of_any_type_is_an_end():
         found = arrow.differences(first, second)
         known = kind[i] == kind[j] != 0
         np.testing.assert_array_equal(arrow.floats(found), [0 if known else np.nan] * 2)
-
-
-def test_a_release_has_the_number_of_days_and_no_dates():
-    asked = READ | {"logs": dps.Mean("log(log_days)")}
-    plan, rows = dps.plan(DATED, asked, budget=dps.PureDP(1_000), n=1_000), random_rows(1_000)
-    release = dps.release(plan, rows, rng=0)
-    days = (rows["last seen"] - rows["diagnosed"]).dt.days.clip(0, 2000)
-    assert release.infer("days").params[0] == pytest.approx(days.mean(), abs=1)
-    drawn = release.to_frame()
-    assert set(drawn) == {"days", "sex", "log_days"}
-    assert drawn.days.dtype == np.int64
 
 
 def test_differences_that_cannot_be_read_are_refused():
