@@ -6,7 +6,6 @@ import itertools
 import pytest
 
 import dpstats as dps
-from dpstats.cli import REFUSED, main
 from dpstats.errors import DpstatsError
 from dpstats.planning.requests import load_request
 
@@ -78,8 +77,3 @@ def test_a_schema_and_a_request_are_not_mixed_up(folder):
         dps.Schema.load(folder / "request.toml")
     with pytest.raises(dps.RequestError, match="a schema, not a request; write a request with"):
         load_request(folder / "survey.toml")
-
-
-def test_the_command_line_says_it_too(folder, capsys):
-    assert main(["show", str(folder / "survey.csv")]) == REFUSED
-    assert "survey.csv is a table, not a" in capsys.readouterr().err
