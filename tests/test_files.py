@@ -2,7 +2,6 @@
 
 import bz2
 import copy
-import io
 import json
 import os
 import zipfile
@@ -201,15 +200,6 @@ def test_strange_requests_are_refused(tmp_path):
                 read(path)
     with pytest.raises(RequestError):
         dps.plan(SCHEMA, {"p": dps.OLS("hiv ~ (smoker + c)**30")}, budget=dps.PureDP(1))
-
-
-def test_texts_come_back_and_equal_contents_give_equal_bytes():
-    members = {"measurements.json": "{}", "answers.csv": "x\n"}
-    packed = files.pack(members)
-    assert files.pack(members) == packed
-    assert files.unpack(io.BytesIO(packed), ["answers.csv"], "x.zip") == {"answers.csv": "x\n"}
-    with pytest.raises(FileFormatError, match=r"x\.zip lacks c"):
-        files.unpack(io.BytesIO(packed), ["c"], "x.zip")
 
 
 def test_a_saved_file_has_the_permissions_of_a_new_file(plan, tmp_path):

@@ -11,7 +11,7 @@ def test_a_ledger_of_persons_counts_no_rows(folder, printed):
     printed(new)
 
 
-def test_a_ledger_and_a_request_of_approximate_privacy(folder, printed, streams):
+def test_a_ledger_and_a_request_of_approximate_privacy(folder, printed, streams, fast):
     request = (folder / "request.toml").read_text()
     whole = "epsilon = 1\ndelta = 1e-6"
     (folder / "request.toml").write_text(request.replace("epsilon = 1", whole, 1))

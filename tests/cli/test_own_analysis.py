@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpstats.analyses import registry
-from dpstats.cli import DONE, REFUSED
+from dpstats.cli import DONE
 
 FILE = Path(__file__).parents[2] / "docs/how-to/analyse/trimmed_mean.py"
 
@@ -44,15 +44,3 @@ def test_from_the_request_to_the_report(run, folder):
     assert any('"trimmed_mean"' in text for text in texts)
     assert not any("mine" in text or "TrimmedMean" in text for text in texts)
     run("verify r.zip", own="")
-
-
-def test_files_that_are_none(run, folder):
-    for name in ("mine.txt", "broken.py"):
-        (folder / name).write_text("1 / 0")
-    for name, says in {
-        "none.py": "none.py is none",
-        "mine.txt": "mine.txt is none",
-        "broken.py": "broken.py cannot be run: ZeroDivisionError",
-    }.items():
-        assert says in run("plan request.toml -o p.json", own=name, code=REFUSED)
-        assert not (folder / "p.json").exists()

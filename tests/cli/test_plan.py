@@ -9,7 +9,7 @@ from dpstats.planning.requests import load_request
 UNREAD = 4
 
 
-def test_preview_solves_for_a_budget_or_for_rows(folder, printed, streams):
+def test_preview_solves_for_a_budget_or_for_rows(folder, printed, streams, fast):
     solve = "preview request.toml --of smoking --width 0.05"
     out, err = streams(f"{solve} --n 2000")
     assert out == f"{load_request('request.toml').solve(width=0.05, of='smoking', n=2_000)}\n"
@@ -65,7 +65,7 @@ def test_check_ends_with_its_own_code_where_no_cell_of_a_column_can_be_read(fold
 GUESSES = "[guesses.shares]\nsmoker = { yes = 0.05 }\n"
 
 
-def test_preview_uses_the_guesses_of_the_request_or_of_a_file(folder, printed):
+def test_preview_uses_the_guesses_of_the_request_or_of_a_file(folder, printed, fast):
     preview, request = "preview request.toml --n 2000", (folder / "request.toml").read_text()
     (folder / "guesses.toml").write_text(GUESSES)
     given = printed(f"{preview} --like guesses.toml")
@@ -82,7 +82,7 @@ def test_preview_uses_the_guesses_of_the_request_or_of_a_file(folder, printed):
     assert "invented from guesses of smoker" in printed(preview) != given
 
 
-def test_a_curve_is_a_table(folder, printed):
+def test_a_curve_is_a_table(folder, printed, fast):
     title, header, *rows = printed("preview request.toml --n 2000 --curve --of old").splitlines()
     assert title.startswith("Median width of noise-aware 0.95 intervals at n = 2000, rows drawn")
     assert header.split("  ") == ["epsilon", "old: proportion"]

@@ -42,7 +42,7 @@ def plan():
     return dps.plan(SCHEMA, ASKED, budget=dps.PureDP(2))
 
 
-def test_without_noise_the_rows_grow_with_the_inverse_square_of_the_width():
+def test_without_noise_the_rows_grow_with_the_inverse_square_of_the_width(fast):
     options = {"of": "smoking", "budget": dps.PureDP(10_000)}
     for width in (0.02, 0.01):
         rows = alone(dps.PureDP(1)).solve(width=width, **options).n
@@ -51,7 +51,7 @@ def test_without_noise_the_rows_grow_with_the_inverse_square_of_the_width():
     assert certified.n > rows
 
 
-def test_where_noise_dominates_the_budget_follows_from_its_law():
+def test_where_noise_dominates_the_budget_follows_from_its_law(fast):
     """A Laplace count of scale 1/epsilon is within log(20)/epsilon with probability 95%."""
     asked = {"width": 0.3, "of": "smoking", "n": 20_000}
     pure = alone(dps.PureDP(1)).solve(**asked)
@@ -67,7 +67,7 @@ def test_where_noise_dominates_the_budget_follows_from_its_law():
     assert approx.plan.cost() == approx.budget.rho
 
 
-def test_the_solution_is_what_the_preview_shows_and_less_would_not_do():
+def test_the_solution_is_what_the_preview_shows_and_less_would_not_do(fast):
     plan = dps.plan(SCHEMA, {name: ASKED[name] for name in ("north", "gap")}, budget=dps.PureDP(2))
     solution = plan.solve(width=0.16, of="north", n=1_000)
     assert isinstance(solution, dps.Solution)
@@ -119,7 +119,7 @@ def test_the_certificate_of_a_release_keeps_the_wanted_delta():
     assert 0.98 * 0.02 <= found.joint_radius.max() <= 0.02
 
 
-def test_the_level_of_the_interval_counts():
+def test_the_level_of_the_interval_counts(fast):
     usual, rough = (
         alone(dps.PureDP(1)).solve(of="smoking", width=0.04, n=3_000, alpha=alpha)
         for alpha in (0.05, 0.2)
@@ -185,7 +185,7 @@ def test_rows_follow_the_alternative():
             assert shares[0] == pytest.approx(0.25 * shares.sum())
 
 
-def test_rows_out_of_reach_and_budgets_that_always_suffice():
+def test_rows_out_of_reach_and_budgets_that_always_suffice(fast):
     schema = dps.Schema([dps.Number("x", 0, 10, edges=[2, 4, 6, 8], missing=0)])
     plan = dps.plan(schema, {"half": dps.Quantile("x", 0.5)}, budget=dps.PureDP(1))
     with pytest.raises(dps.RequestError, match=r"not even n = 10+ .*finer edges of 'x'"):
@@ -199,7 +199,7 @@ def test_rows_out_of_reach_and_budgets_that_always_suffice():
     assert "the least value that is tried suffices" in str(wide)
 
 
-def test_refusals_are_one_sentence(plan, monkeypatch):
+def test_refusals_are_one_sentence(plan, monkeypatch, fast):
     monkeypatch.setattr(measures, "RELEASES", 30)
     monkeypatch.setattr(measures, "FEW_RELEASES", 10)
     for options, sentence in (

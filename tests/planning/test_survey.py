@@ -111,13 +111,6 @@ def test_every_analysis_has_one_block_with_contrasts_of_all_its_functions(budget
         assert all(one.count for one in expected.values())
 
 
-def test_curves_and_least_budgets_are_of_weighted_sums(fast):
-    plan = planned()
-    first, second = plan.curve(of="y", budgets=[0.5, 1]).to_frame()["width"]
-    assert first > second
-    assert 0.9 < float(plan.solve(of="y", width=second).plan.budget.total) < 1.1
-
-
 @pytest.mark.parametrize(("budget", "unit"), CASES)
 def test_contrasts_are_planned_again_for_another_budget_or_number_of_rows(budget, unit, fast):
     """So that what is found is what a plan made for it has."""
