@@ -1,8 +1,7 @@
-"""The examples of the docstrings run as written, and every public name has one."""
+"""The examples of the docstrings run as written."""
 
 import doctest
 import importlib
-import inspect
 from pathlib import Path
 
 import pytest
@@ -47,17 +46,3 @@ def test_examples_run(folder, elsewhere):
         if failed or not tried:
             wrong.append(str(path.relative_to(PACKAGE)))
     assert wrong == []
-
-
-def public():
-    """Pairs of name and object: classes and functions, those of public modules included."""
-    for name in dps.__all__:
-        value = getattr(dps, name)
-        if inspect.ismodule(value):
-            yield from ((f"{name}.{part}", getattr(value, part)) for part in value.__all__)
-        else:
-            yield name, value
-
-
-def test_public_names_have_an_example():
-    assert [name for name, value in public() if ">>>" not in value.__doc__] == []

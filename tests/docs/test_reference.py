@@ -5,6 +5,7 @@ import json
 import re
 import zipfile
 from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 
 import pandas as pd
@@ -192,9 +193,10 @@ def public_names():
             yield name
 
 
-def test_every_public_name_has_a_page():
+def test_every_public_name_has_a_page_and_an_example():
     listed = re.findall(r"^   ([\w.]+)$", (PAGES / "names.md").read_text("utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(public_names())
+    assert [name for name in listed if ">>>" not in attrgetter(name)(dps).__doc__] == []
 
 
 def test_the_examples_of_the_pages_are_read(tmp_path):
