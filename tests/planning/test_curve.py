@@ -80,7 +80,6 @@ def test_a_budget_that_buys_nothing_is_said_to(curve):
     asked = {"median": dps.Quantile("z"), "smoking": ASKED["smoking"]}
     found = dps.plan(SCHEMA, asked, budget=dps.PureDP(1)).curve(N, budgets=[50, 90])
     assert [note.split(":")[0] for note in found.notes] == ["median", "smoking"]
-    assert "declare finer edges" in found._repr_html_()
 
 
 def test_refusals(plan):

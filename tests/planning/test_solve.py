@@ -196,7 +196,6 @@ def test_rows_out_of_reach_and_budgets_that_always_suffice(fast):
         plan.solve(delta=1e-12, of="half")
     wide = alone(dps.PureDP(1)).solve(width=1.5, of="smoking", n=100)
     assert (wide.budget, wide.below) == (dps.PureDP(0.0001), None)
-    assert "the least value that is tried suffices" in str(wide)
 
 
 def test_refusals_are_one_sentence(plan, monkeypatch, fast):
@@ -244,10 +243,10 @@ def digits(value):
     return float(f"{value:.3g}")
 
 
-def search(curve, start=1.0, power=0.0, ends=(1e-4, 1e4), grid=digits):
+def search(curve, start=1.0, ends=(1e-4, 1e4), grid=digits):
     """The least value that suffices, the one below, and all that were tried."""
     shortfall = Mock(side_effect=curve)
-    found = find_least(shortfall, ends, grid, start, power=power)
+    found = find_least(shortfall, ends, grid, start, power=0.0)
     return *found, [value for (value,), _ in shortfall.call_args_list]
 
 

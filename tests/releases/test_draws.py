@@ -35,7 +35,6 @@ def test_draws_are_tables_like_the_private_one_and_fitted_once(release, monkeypa
         assert "analyse every one" in frame.attrs["caution"]
         pd.testing.assert_frame_equal(frame, draws[number])
     assert not frames[0].equals(frames[1])
-    assert repr(draws) == "<dpstats Draws: 3 plausible tables of about 2000 rows>"
     pooled = draws.combine(share, progress=lambda *given: seen.append(given))
     assert seen == [("drawing tables", done, 3) for done in (1, 2, 3)]
     assert pooled.params == pytest.approx(np.mean([share(frame)[0] for frame in frames]))

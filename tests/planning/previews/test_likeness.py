@@ -39,7 +39,6 @@ def test_the_schemas_guesses_are_the_default_and_the_preview_says_so(fast):
     plain, guessed = plan_with().preview(N), plan_with(GUESSES).preview(N)
     assert width(guessed) > 5 * width(plain)  # x varies over a sixth of its bounds
     assert "rows invented from guesses of x, y" in " ".join(str(guessed).split())
-    assert "state guesses in the schema" in str(plain)
     given = plan_with().preview(N, like=GUESSES)
     assert width(given) == width(guessed)
     assert width(plan_with(GUESSES).preview(N, like=dps.Guesses())) == width(plain)
