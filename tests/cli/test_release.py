@@ -17,6 +17,7 @@ def test_seed_repeats_rows_but_never_noise(folder, printed, streams):
     for name in ("a.zip", "b.zip"):
         _, err = streams(f"{RELEASE} --unchecked --rng 1 -o {name}")
         assert "reading rows" in err
+    assert not list(folder.glob("*.measurements.zip"))  # they are in the releases
     refused = printed(f"{RELEASE} --unchecked -o a.zip", code=REFUSED)
     assert "is kept; name another file, or replace it with overwrite=True;" in refused
     first, second = dps.load("a.zip"), dps.load("b.zip")

@@ -227,6 +227,8 @@ def test_promised_noise_and_widths_are_those_of_releases(schema, survey):
             ratio = (found["conf_high"] - found["conf_low"]) / promised[found.index]
             assert ratio.between(1 / 1.8, 1.8).all(), (epsilon, ratio)
         frame = preview.to_frame().set_index("name")
+        assert frame.loc["line", "of"].startswith("coefficient of C(smoker)[T.yes]")
+        assert frame.loc["line", "width"] == promised["C(smoker)[T.yes]"]
         (noise,) = release.answers(SMOKING.family(schema)).noise_variances
         assert frame.loc["smoking", "noise"] == pytest.approx(np.sqrt(noise))
         assert (frame["certified_width"] > frame["width"]).all()
