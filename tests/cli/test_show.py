@@ -1,4 +1,4 @@
-"""Show and report: descriptions of a release for people and for other programs."""
+"""Show, report and verify: descriptions of a release for people and for other programs."""
 
 import csv
 import hashlib
@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.cli import REFUSED
+from dpstats.cli import FAILED, REFUSED
 from dpstats.reports import pictures
 
 
@@ -66,3 +66,27 @@ def test_both_pages_and_what_is_refused(archive, printed, monkeypatch):
     assert Path("r.zip").read_bytes() == before
     refused = printed("report request.toml -o r.html", code=REFUSED)
     assert "is a request, not a release; make its plan with" in refused
+
+
+def test_a_plan_that_was_edited_does_not_agree(folder, printed, streams):
+    printed("plan request.toml -o plan.json")
+    plan = json.loads((folder / "plan.json").read_text())
+    plan["budget"]["epsilon"] = "99/100"
+    (folder / "plan.json").write_text(json.dumps(plan))
+    out, _ = streams("verify plan.json", code=FAILED)
+    assert "Disagreement: the noise spends 1 on rows" in out
+
+
+def test_other_files_are_not_verified(folder, streams):
+    (folder / "notes.txt").write_text("secret")
+    (folder / "other.json").write_text("{}")
+    for name, says in {
+        "request.toml": "request.toml is a request, not a release, measurements or a plan; make",
+        "notes.txt": "notes.txt is not a file of dpstats: neither a release",
+        "other.json": "other.json is not a plan of dpstats",
+        "none": "cannot read none: No such file",
+    }.items():
+        out, err = streams(f"verify {name}", code=REFUSED)
+        assert not out
+        assert err.startswith(f"dpstats: {says}")
+        assert "secret" not in err
