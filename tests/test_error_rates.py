@@ -1,6 +1,9 @@
-"""How alpha is divided: no rule spends more than there is."""
+"""How alpha is divided: no rule outside of its module, and none spends more than there is."""
 
+import ast
 import itertools
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +16,44 @@ from dpstats.error_rates import certificate_split, split_for
 from dpstats.errors import RequestError
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
+
+PACKAGE = Path(dps.__file__).parent
+ERRORS = {"alpha", "beta", "gamma", "error", "each", "of_box", "of_rows", "of_count"}
+NAMED = rf"\b({'|'.join(ERRORS)})\b"
+NEAR = re.compile(rf"{NAMED}\)?\s*[*/]|[*/]\s*\(?(1 - )?{NAMED}")  # quicker than to parse
+
+
+def divisions(text):
+    """Products and quotients of an error probability, the tails alpha / 2 of one law aside."""
+    found = []
+    for node in ast.walk(ast.parse(text)) if NEAR.search(text) else ():
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div | ast.Mult):
+            continue
+        left, right = map(ast.unparse, (node.left, node.right))
+        is_error = [side in {*ERRORS, "alpha - beta", "1 - alpha"} for side in (left, right)]
+        divided = isinstance(node.op, ast.Div)
+        tail = divided and right == "2"
+        count = divided and not is_error[0]  # draws for a tail, or its odds
+        if any(is_error) and not tail and not count and not left.isdigit():
+            found.append(ast.unparse(node))
+    return found
+
+
+def test_alpha_is_divided_in_one_module():
+    for path in PACKAGE.rglob("*.py"):
+        if "verifying" in path.parts:  # it computes everything again by itself
+            continue
+        if path.name not in ("error_rates.py", "budget.py", "conversion.py"):
+            assert not divisions(path.read_text()), path
+
+
+@pytest.mark.parametrize(
+    "text", ["alpha / 25", "beta / n", "0.9 * beta", "alpha * (1 - share)", "(alpha - beta) / 5"]
+)
+def test_a_division_elsewhere_is_seen(text):
+    assert divisions(text)
+    assert not divisions("law.quantile(alpha / 2); 20 / alpha; alpha - 2 * beta; 100 * (1 - alpha)")
+
 
 ALPHAS = [1e-6, 0.01, 0.05, 0.5]
 

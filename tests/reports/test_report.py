@@ -13,10 +13,17 @@ from dpstats.reports import analysts, pictures
 
 pytest.importorskip("matplotlib")
 TITLE = "Survey <2026> & co"
-AUDIENCES = ["analysts", "board"]
+ABOUT = {
+    "analysts": "Results; The certificate; Synthetic rows against noisy answers; What was asked; "
+    "Privacy: spent and promised; Missing and undeclared cells; Limits; "
+    "What else this release can answer",
+    "board": "What leaves the building; What was declared and asked; By which proof; "
+    "What each block spends; The published numbers; "
+    "What is promised to a person, and what is not; Before you publish",
+}
 
 
-@pytest.fixture(scope="module", params=AUDIENCES)
+@pytest.fixture(scope="module", params=["analysts", "board"])
 def page(pages, request):
     """The text, and its elements: it is XML, but for elements that have no end."""
     text = pages[request.param].read_text("utf-8")
@@ -60,10 +67,13 @@ def test_it_is_accessible_as_far_as_its_source_shows(page):
             assert element.get("aria-label")
 
 
-def test_every_analysis_has_its_numbers(hostile, pages):
+def test_it_has_all_sections_and_every_analysis_its_numbers(hostile, pages):
+    for audience, path in pages.items():
+        text = html.unescape(path.read_text("utf-8"))
+        assert "; ".join(re.findall(r"<h2[^>]*>(.*?)</h2>", text)) == ABOUT[audience]
+        assert "could be drawn" not in text
+        assert "no result" not in text
     text = html.unescape(pages["analysts"].read_text("utf-8"))
-    assert "could be drawn" not in text
-    assert "no result" not in text
     for name in hostile.analyses:
         assert f"<h3>{name}</h3>\n<p>{hostile.infer(name).headline}</p>" in text
         bound = hostile.accuracy(name, alpha=0.025).delta
@@ -116,7 +126,7 @@ def test_a_source_for_testing_is_marked_and_a_file_gives_the_same_page(
     plan = dps.plan(schema, {"p": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
     made = dps.release(plan, survey, m=50, k=50)
     made.save(tmp_path / "release.zip")
-    for audience in AUDIENCES:
+    for audience in ABOUT:
         page, again = (tmp_path / f"{audience}{end}.html" for end in ("", "-again"))
         dps.report(made, page, audience=audience)
         assert "NOT PRIVATE" in page.read_text()
