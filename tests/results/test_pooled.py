@@ -54,23 +54,16 @@ def test_intervals_cover_whatever_the_share_of_the_noise(draws, least, most, noi
     assert np.median(high - low) < {5: 5.8, 20: 4.3}[draws]
 
 
-LABELLED = pd.Series({"a": 1.0, "b": 2.0})
-
-
-@pytest.mark.parametrize(
-    ("estimates", "variances", "options", "sentence"),
-    [
+def test_what_cannot_be_pooled_is_refused():
+    labelled, two = pd.Series({"a": 1.0, "b": 2.0}), [1.0, 2.0]
+    for estimates, variances, options, sentence in [
         ([1.0], [1.0], {}, "two or more draws"),
-        ([0.3, 0.2], 0.1, {}, "the variances of every draw"),
-        ([1.0, 2.0], [1.0], {}, "of one shape"),
-        ([1.0, 2.0], [1.0, -1.0], {}, "a variance is below zero"),
-        ([1.0, "x"], [1.0, 1.0], {}, "must be numbers"),
-        ([1.0, np.nan], [1.0, 1.0], {}, "estimates"),
-        ([1.0, 2.0], [1.0, 1.0], {"n": 1.5}, "n must be a whole number"),
-        ([LABELLED, LABELLED[["a"]]], [[1.0] * 2, [1.0]], {}, r"series.reindex\(labels, fill_val"),
-        ([LABELLED, [1.0, 2.0]], [[1.0] * 2] * 2, {}, r"series.reindex\(labels, fill_value=0\)"),
-    ],
-)
-def test_what_cannot_be_pooled_is_refused(estimates, variances, options, sentence):
-    with pytest.raises(dps.RequestError, match=sentence):
-        dps.pool(estimates, variances, **options)
+        (two, 0.1, {}, "the variances of every draw"), (two, [1.0], {}, "of one shape"),
+        (two, [1.0, -1.0], {}, "a variance is below zero"),
+        ([1.0, "x"], two, {}, "must be numbers"), ([1.0, np.nan], two, {}, "estimates"),
+        (two, two, {"n": 1.5}, "n must be a whole number"),
+        ([labelled, labelled[["a"]]], [two, [1.0]], {}, r"series.reindex\(labels, fill_val"),
+        ([labelled, two], [two, two], {}, r"series.reindex\(labels, fill_value=0\)"),
+    ]:  # fmt: skip
+        with pytest.raises(dps.RequestError, match=sentence):
+            dps.pool(estimates, variances, **options)

@@ -48,38 +48,6 @@ def test_results_are_equal_to_their_copies_alone(release, tmp_path):
             assert hash(result) == hash(again)
 
 
-def test_results_of_persons_are_pickled_also_after_their_intervals():
-    numbers = dps.Number("x", 0, 9, missing=0), dps.Number("y", 0, 9, missing=0)
-    schema = dps.Schema([*numbers, dps.Boolean("b")])
-    asked = {"gap": dps.MeanDifference("x", by="b"), "line": dps.OLS("y ~ x")}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(50), person="id",
-                    rows_per_person=2, person_totals=True)  # fmt: skip
-    i = np.arange(400)
-    rows = pd.DataFrame({"x": i % 10, "y": i % 7, "b": i % 3 == 0, "id": i // 2})
-    release = dps.release(plan, rows, rng=0, m=30)
-    for name in asked:
-        result = release.infer(name)
-        text = result.summary()
-        assert pickle.loads(pickle.dumps(result)).summary() == text
-
-
-def test_all_results_print_frame_and_have_intervals_or_not(release):
-    for name, result in results_of(release).items():
-        assert isinstance(result, dps.Result)
-        assert len(result.to_frame()) > 0
-        tested = name in ("fit", "link", "joint", "test")
-        assert result.has_intervals == (not tested)
-        frame = result.intervals_frame(alpha=0.1)
-        assert list(frame.columns) == ["term", "estimate", "conf_low", "conf_high"]
-        assert (len(frame) == 0) == tested
-        text = result.summary(alpha=0.1, target="table")
-        assert text.startswith(result.title)
-        assert "the private table" in text or name in ("fit", "link")
-        if not tested:
-            ends = np.reshape(result.conf_int(alpha=0.1), (-1, 2))
-            np.testing.assert_array_equal(frame[["conf_low", "conf_high"]], ends)
-
-
 def test_long_tables_are_cut_and_say_so():
     levels, rng = list("abcdefghij"), np.random.default_rng(0)
     schema = dps.Schema([dps.Category(name, levels) for name in ("c0", "c1")])
@@ -88,45 +56,22 @@ def test_long_tables_are_cut_and_say_so():
     result = dps.release(plan, frame, rng=0, m=50).infer("t")
     text = result.summary()
     assert "40 more rows in to_frame(); print them with most=" in text
-    assert "c0=f, c1=j" in text
     assert "c0=g, c1=a" not in text
-    assert "more rows" not in result.summary(most=100)
-    assert len(result.to_frame()) == 100
+    assert "c0=g, c1=a" in result.summary(most=100)
     assert result._repr_html_().count("<tr") == 61
     np.testing.assert_allclose(result.conf_int()[:3], result._first(3).conf_int(), rtol=1e-10)
-
-
-def test_intervals_are_computed_once(release, monkeypatch):
-    result = release.infer("share")
-    fresh, first, ends = pickle.dumps(result), result.summary(), result.conf_int()
-    asked = {"alpha": 0.1}, {"target": "table"}
-    others = [result.conf_int(**options) for options in asked]
-    with pytest.raises(ValueError, match="read-only"):
-        ends[:] = 7
-    monkeypatch.setattr(type(result.intervals), "conf_int", None)
-    assert result.summary() == first
-    assert result.conf_int()[1] < 1
-    for options, other in zip(asked, others, strict=True):
-        np.testing.assert_array_equal(result.conf_int(**options), other)
-    with pytest.raises(TypeError):
-        result.conf_int(alpha=0.11)
-    assert pickle.dumps(result) == fresh
 
 
 def test_nothing_that_is_answered_later_can_be_changed(release):
     line = release.infer("line")
     before = line.summary()
-    for array in (line.params, line.sampling_variance, release.weights,
+    for array in (line.params, line.sampling_variance, line.conf_int(), release.weights,
                   release.candidates["age"], release.measurements.noisy_sums,
                   release.measurements.means, release.measurements.scales):  # fmt: skip
         with pytest.raises(ValueError, match="read-only"):
             array *= 2
-        pd.Series(array).mul(2)
-    own = line.params.copy()
-    own *= 100
     frame = pd.DataFrame({"estimate": line.params})
     frame["estimate"] *= 100
-    np.testing.assert_array_equal(own, frame["estimate"])
     assert release.infer("line").summary() == before
 
 
@@ -143,18 +88,11 @@ def test_entries_go_by_number_and_by_name():
         Named([1.0, 2.0], ["a", "a"])["a"]
 
 
-@pytest.mark.parametrize("derive", [
-    np.asarray, np.exp, lambda x: x[1:], lambda x: 2 * x, lambda x: x[x > 0],
-    lambda x: x @ np.eye(3), lambda x: np.add(x, 1, out=x.copy()),
-])  # fmt: skip
-def test_what_is_computed_from_them_is_a_plain_array(derive):
-    found = derive(PARAMS)
-    assert type(found) is np.ndarray
-    np.testing.assert_array_equal(found, derive(np.array([1.5, -2.0, 4.0])))
-
-
-def test_copies_and_files_keep_the_names():
+def test_what_is_computed_from_them_is_a_plain_array_and_copies_keep_the_names():
+    for derive in (np.exp, lambda x: x[x > 0], lambda x: x @ np.eye(3)):
+        found = derive(PARAMS)
+        assert type(found) is np.ndarray
+        np.testing.assert_array_equal(found, derive(np.array([1.5, -2.0, 4.0])))
     for found in (copy.copy(PARAMS), copy.deepcopy(PARAMS), pickle.loads(pickle.dumps(PARAMS))):
         assert found.names == PARAMS.names
-        assert found["pay"] == 4.0
         assert not np.shares_memory(found, PARAMS)

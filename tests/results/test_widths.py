@@ -52,7 +52,8 @@ def test_no_interval_is_one_value_and_all_are_nested(unit, distance, seeded_nois
         "ill": rng.random(n) < 0.02, "area": rng.choice(["a", "b", "c"], n),
         "age": rng.integers(0, 101, n), "pay": rng.integers(0, 11, n),
     })  # fmt: skip
-    plan = dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(2 * len(ANALYSES)), unit=unit)
+    options = {"budget": dps.PureDP(2 * len(ANALYSES)), "reference": dps.Uniform()}
+    plan = dps.plan(SCHEMA, ANALYSES, unit=unit, **options)
     with noise._noise_from(Far(seeded_noise(0), distance)):
         release = dps.release(plan, frame, rng=0, m=50)
     for name in ANALYSES:
