@@ -8,9 +8,7 @@ from survey import LAWS, MOST, SETTINGS, Weighted, linearised
 NAMES = [f"{size}, 0.05, 20, 0.3" for size in ("few 2k", "few 15k", "many 15k")]
 
 
-@pytest.mark.simulate(
-    [(name, *law) for name in NAMES for law in LAWS], few=(0, 3), runs=(100, 2_000)
-)
+@pytest.mark.simulate([(name, *law) for name in NAMES for law in LAWS], few=(0,), runs=(100, 2_000))
 def test_intervals_of_a_survey_cover(setting, runs, table):
     """Weights are informative; 100 runs see a coverage below about .75, 2,000 one below .91."""
     name, *law = setting

@@ -84,7 +84,7 @@ def without_privacy(frame, name):
     return np.diff(model.fit().conf_int())[:, 0]
 
 
-@pytest.mark.simulate(SETTINGS, few=[13, 18], runs=(6, 250))
+@pytest.mark.simulate(SETTINGS, few=[13], runs=(6, 250))
 def test_weighted_regressions(setting, runs, table, tools):
     name, icc, law, relation = setting
     n, analysis, true = 15_000, ANALYSES[name], TRUE[name]
