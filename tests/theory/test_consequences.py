@@ -109,10 +109,8 @@ def test_the_excess_risk_of_a_minimiser_over_a_grid():
 def test_what_is_refused():
     for make, message in [
         (lambda: theory.proportion_margin(-0.1, 10), "delta must not be negative"),
-        (lambda: theory.proportion_margin(0.1, 10, alpha=0.95), "did you mean alpha=0.05"),
         (lambda: theory.chi_square_error(0.1, 10, [0.5, 0.4], 1), "positive shares with sum one"),
         (lambda: theory.principal_component_sines(0.1, [0.1, 0.2]), "descending order"),
-        (lambda: theory.least_squares_error(0.1, 1, [[1.0]]), "coefficients must be a vector"),
         (lambda: theory.grid_size(2, side=1, mesh=0), "mesh must be positive"),
     ]:
         with pytest.raises(RequestError, match=message):

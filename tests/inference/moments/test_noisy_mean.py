@@ -155,9 +155,7 @@ def test_the_noise_of_the_means_of_groups_is_no_effect():
     drawn = [one_way(means, law=quiet, rng=rng)._sums_of_squares[0] for _ in range(100)]
     error = np.std(drawn) / 100**0.5
     assert np.mean(drawn) == pytest.approx(true._sums_of_squares[0], abs=4 * error)
-
-
-def test_constant_groups_have_a_statistic():
+    # groups that do not vary have a statistic
     constant = one_way(np.zeros(3), np.zeros(3))
     assert constant.welch()[:2] == (0, 1)
     assert np.isnan(constant.eta_squared)
