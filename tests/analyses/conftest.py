@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.measured.combining import Sources
+from dpstats.measured.view import View
 from dpstats.privacy import noise
 
 SCORES = dps.TabulatedLoss.of(
@@ -38,13 +40,11 @@ QUICK = [
     dps.Mean(["pay", "rent"], given="smoker == 'yes'"),
     dps.MeanDifference("pay", by="region", groups=("south", "north")),
     dps.OLS("age ~ smoker", cov_type="HC1"),
-    dps.OLS("rent ~ age", given="smoker == 'yes'"),
     dps.PCA(THREE, n_components=1, **CLIPPED),
     dps.Poisson("age ~ smoker", given="region == 'north'"),
     dps.Proportion("rent < 10", given="age >= 65"),
     dps.Quantile("rent", given="smoker == 'yes'"),
     dps.Survival("age", "retired", by="smoker", given="region != 'west'", ties="last"),
-    dps.Survival("age", ["retired and smoker == 'yes'", "retired and smoker == 'no'"]),
 ]
 # Other ways that they go, or examples that take seconds.
 SLOW = [
@@ -60,11 +60,13 @@ SLOW = [
     dps.Logistic("retired ~ age"),
     dps.Logistic("retired ~ age + smoker + region"),
     dps.OLS("age ~ region * smoker", ridge=0.01),
+    dps.OLS("rent ~ age", given="smoker == 'yes'"),
     dps.PCA(["age", "rent"], standardize=True),
     dps.Poisson("rent ~ age + smoker"),
     dps.Poisson("rent ~ age", stages=2),
     dps.Ratio("pay", "age"),
     dps.Ratio("score", "rent", by="region", given="smoker == 'yes'"),
+    dps.Survival("age", ["retired and smoker == 'yes'", "retired and smoker == 'no'"]),
     dps.Survival("score", "retired", by=["smoker", "region"]),
 ]
 
@@ -158,12 +160,25 @@ def inferred():
 
 
 @pytest.fixture(scope="session")
+def redrawn():
+    """Results of an analysis of the same rows, each with fresh noise, without synthetic rows."""
+
+    def of(schema, rows, analysis, budget, runs, measured=None, **options):
+        plan = dps.plan(schema, {"it": measured or analysis}, budget=budget, **options)
+        for _ in range(runs):
+            sources = Sources(dps.measure(plan, rows))
+            yield analysis.infer(View(sources, sources.measurements.n))
+
+    return of
+
+
+@pytest.fixture(scope="session")
 def released_for_persons(seeded_noise, silent_noise):
     """Makes releases of tables with a column of keys ``id``; without noise if there is no seed."""
 
     def made(schema, frame, asked, k, *, seed=None, budget=None, **options):
-        budget = dps.PureDP(10**6) if budget is None else budget
-        plan = dps.plan(schema, asked, budget=budget, rows_per_person=k, person="id", **options)
+        options |= {"budget": dps.PureDP(10**6) if budget is None else budget, "person": "id"}
+        plan = dps.plan(schema, asked, rows_per_person=k, reference=dps.Uniform(), **options)
         with noise._noise_from(silent_noise if seed is None else seeded_noise(seed)):
             return dps.release(plan, frame, m=60, k=10, rng=0)
 

@@ -1,3 +1,4 @@
+import itertools
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -52,6 +53,9 @@ def test_without_noise_they_are_those_of_the_rows(people, no_noise, fitted):
         assert np.all((low <= exact) & (exact <= high))
     exact = np.quantile(people["score"], p, method="inverted_cdf")
     assert results["score"].params.tolist() == exact.tolist()
+    band = results["age"].distribution(method="certified")  # that of Dvoretzky, Kiefer, Wolfowitz
+    half = ((band["band_high"] - band["band_low"]) / 2).max()
+    assert half == pytest.approx(np.sqrt(np.log(2 / 0.05) / 6_000), rel=0.02)
 
 
 def test_interval_is_the_classical_one_rounded_outwards_as_noise_vanishes(people, fitted):
@@ -89,22 +93,10 @@ def test_tests_agree_with_intervals(fitted):
             one.test(value)
 
 
-def test_close_probabilities_have_names_of_their_own(fitted):
-    result = fitted(dps.Quantile("age", [0.5, 0.9999999, 0.99999991]), dps.PureDP(1))
-    assert result.terms == [f"age: quantile {p}" for p in ("0.5", "0.9999999", "0.99999991")]
-
-
-def test_certified_band_is_dkw_as_noise_vanishes(no_noise, fitted):
-    result = fitted(dps.Quantile("age"), dps.PureDP(1_000))
-    band = result.distribution(method="certified")
-    half = ((band["band_high"] - band["band_low"]) / 2).max()
-    assert half == pytest.approx(np.sqrt(np.log(2 / 0.05) / 6_000), rel=0.02)
-
-
-@pytest.mark.parametrize("target", ["table", "population"])
-def test_bands_beyond_simulation_are_wider_and_need_no_more_draws(fitted, target):
+def test_bands_beyond_simulation_are_wider_and_need_no_more_draws(fitted):
     result = fitted(dps.Quantile("age"), dps.PureDP(1))
-    for method in ("noise_aware", "certified"):
+    both = itertools.product(("noise_aware", "certified"), ("table", "population"))
+    for method, target in both:
         last = 0.0
         for alpha in (0.05, 9e-4, 8e-4, 7e-4, 6e-4, 1e-9):
             band = result.distribution(alpha=alpha, method=method, target=target)
@@ -113,10 +105,10 @@ def test_bands_beyond_simulation_are_wider_and_need_no_more_draws(fitted, target
             last = width
 
 
-def test_the_distance_of_dates_that_nanoseconds_cannot_count(no_noise):
+def test_the_distance_of_dates_that_nanoseconds_cannot_count(no_noise, inferred):
     day = dps.Number("d", "1600-01-01", "2300-12-31", edges=["2000-01-01"], missing="2000-01-01")
-    plan = dps.plan(dps.Schema([day]), {"d": dps.Quantile("d")}, budget=dps.PureDP(9))
-    result = dps.release(plan, pd.DataFrame({"d": ["1700-05-05"] * 300})).infer("d")
+    rows = pd.DataFrame({"d": ["1700-05-05"] * 300})
+    result = inferred(dps.Schema([day]), rows, dps.Quantile("d"))
     texts = ["1650-01-01", "2299-01-01"]
     found = result.wasserstein(texts)
     assert found > 100 * 365
@@ -157,27 +149,21 @@ def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise, infe
     test = means.test("2020-07-01", term="mean of day")
     assert test.null == "mean of day = 2020-07-01 in the population"
     assert test.pvalue > 0.5
-    for day in (pd.Timestamp("2020-07-01"), np.datetime64("2020-07-01", "ns")):
-        assert means.test(day, term="mean of day").null == test.null
-    noon, spans = pd.Timestamp("2020-07-01 12:00"), [np.timedelta64(18_444, u) for u in ("D", "ns")]
-    for clock in ("1.7.2020", noon, pd.NaT, *spans):
+    assert means.test(np.datetime64("2020-07-01", "ns"), term="mean of day").null == test.null
+    for clock in (pd.Timestamp("2020-07-01 12:00"), pd.NaT, np.timedelta64(18_444, "D")):
         with pytest.raises(dps.RequestError, match="is no date; give one such as '2024-05-01'"):
             means.test(clock, term="mean of day")
-    with pytest.raises(dps.RequestError, match="value must be"):
-        means.test("2020-07-01", term="mean of age")
-    for clock in (np.datetime64("1970-02-01"), np.timedelta64(31, "D")):
-        with pytest.raises(dps.RequestError, match="value must be numbers"):
+    for clock in ("2020-07-01", np.datetime64("1970-02-01")):
+        with pytest.raises(dps.RequestError, match="value must be"):
             means.test(clock, term="mean of age")
 
 
-def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people):
+def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people, redrawn):
     """Both counts of the ratio share noise. The variance of 30 estimates has 26% of error."""
-    columns = [dps.Number("age", 0, 100, edges=EDGES), dps.Boolean("a"), dps.Boolean("b")]
-    rows = people.assign(a=np.random.default_rng(4).random(3_000) < 0.3, b=False)
-    asked = {"t": dps.Marginals(["age", "a", "b"], degree=2)}
-    plan = dps.plan(dps.Schema(columns), asked, budget=dps.ZCDP(1), reference=dps.Uniform())
-    releases = [dps.release(plan, rows, m=20, k=10) for _ in range(30)]
-    results = [release.infer(dps.Quantile("age", 0.5, given="a")) for release in releases]
+    schema = dps.Schema([dps.Number("age", 0, 100, edges=EDGES), dps.Boolean("a")])
+    rows = people.assign(a=np.random.default_rng(4).random(3_000) < 0.3)
+    asked, measured = dps.Quantile("age", 0.5, given="a"), dps.Marginals(["age", "a"])
+    results = list(redrawn(schema, rows, asked, dps.ZCDP(1), 30, measured))
     drawn = np.var([result.params[0] for result in results])
     claimed = np.mean([result.privacy_variance[0] for result in results])
     assert claimed == pytest.approx(drawn, rel=0.5)

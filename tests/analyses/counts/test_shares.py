@@ -3,8 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
-from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
+from statsmodels.stats.proportion import confint_proportions_2indep
 
 import dpstats as dps
 from dpstats.analyses.counts.group_shares import MEASURES, measure_of
@@ -31,16 +30,6 @@ def test_without_noise_they_are_those_of_the_table(schema, survey, no_noise):
         assert release.infer(dps.Proportion(condition)).params[0] == pytest.approx(held.mean())
 
 
-def test_intervals_approach_the_classical_one_as_noise_vanishes(schema, survey):
-    n, count = len(survey), int((survey["smoker"] == "yes").sum())
-    classical = proportion_confint(count, n, method="beta")
-    result = released(schema, survey, {"a": dps.Proportion(YES)}, epsilon=50).infer("a")
-    np.testing.assert_allclose(result.conf_int(), classical, atol=1.5 / n)
-    np.testing.assert_allclose(result.conf_int(method="certified"), classical, atol=1e-3)
-    exact = stats.binomtest(count, n, 0.25, "greater").pvalue
-    np.testing.assert_allclose(result.test(0.25, "larger").pvalue, exact, rtol=0.5)
-
-
 def test_group_counts_from_one_table_keep_independent_noise(schema, survey):
     """Four of six cells hold the trait in the group, one of the others is the rest of the group."""
     release = released(schema, survey, {"t": dps.Marginals(["smoker", "region"])})
@@ -49,18 +38,6 @@ def test_group_counts_from_one_table_keep_independent_noise(schema, survey):
     )
     assert release.answers(analysis.family(schema)).noise_covariance[0, 1] != 0
     assert release.infer(analysis).intervals.answers.noise_covariance[0, 1] == 0
-
-
-def test_monomials_are_the_papers_family():
-    schema = dps.Schema([dps.Boolean(f"b{i}") for i in range(5)])
-    asked = {"m": dps.Marginals(schema.names, degree=2, form="monomials")}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
-    assert plan.family.size == 5 + 10
-    assert {planned.multiplier for planned in plan.blocks} == {15}  # L1 = M, not 2M
-    frame = pd.DataFrame(np.random.default_rng(0).random((1_000, 5)) < 0.4, columns=schema.names)
-    result = dps.release(plan, frame, rng=0, m=100, k=10).infer("m")
-    assert result.terms[:6] == ["b0", "b1", "b2", "b3", "b4", "b0 and b1"]
-    assert abs(result.params[0] - frame["b0"].mean()) < 0.15
 
 
 def test_shares_add_up_to_one_though_most_cells_are_empty():
@@ -79,10 +56,9 @@ def test_shares_add_up_to_one_though_most_cells_are_empty():
     assert params.min() < 0
     margin = release.infer(dps.Marginals(["sex"], 1))
     np.testing.assert_allclose(params.reshape(120, 2).sum(axis=0), margin.params, atol=1e-9)
-    frame, counts = result.to_frame(), result.crosstab("group", "sex").to_numpy()
-    np.testing.assert_array_equal(frame["estimate"], params)
-    assert frame["fitted"].min() >= 0
+    counts = result.crosstab("group", "sex").to_numpy()
     np.testing.assert_array_equal(counts.ravel(), result.fitted)
+    assert counts.min() >= 0
     assert counts.sum() == pytest.approx(1)
     assert result.summary().count(f"Note: {np.sum(params < 0)} of 240 estimates ") == 1
 
@@ -124,10 +100,9 @@ def test_intervals_approach_the_score_intervals_as_noise_vanishes(inferred):
         np.testing.assert_allclose(found, expected, atol=0.1 * np.ptp(expected))
 
 
-def test_certified_is_wider_and_spans_the_corners(schema, survey, inferred):
+def test_certified_limits_span_the_corners(schema, survey, inferred):
     result = inferred(schema, survey, NORTH_SOUTH, dps.PureDP(1))
-    aware, certified = result.conf_int(), result.conf_int(method="certified")
-    assert np.all((certified[:, 0] < aware[:, 0]) & (aware[:, 1] < certified[:, 1]))
+    certified = result.conf_int(method="certified")
     ends = [np.ravel(one.certified(0.025, "population")) for one in result.intervals.groups]
     grid = np.meshgrid(*(np.linspace(*pair, 30) for pair in ends))
     for limits, measure in zip(certified, MEASURES, strict=True):
@@ -140,7 +115,6 @@ def test_zero_risk_has_an_unbounded_ratio_without_a_standard_error(schema, no_no
                           "region": ["north", "north", "south", "south"] * 50})  # fmt: skip
     result = inferred(schema, frame, NORTH_SOUTH, dps.PureDP(1))
     assert result.params.tolist() == [0.5, np.inf, np.inf]
-    assert "infinite standard error" in result.summary()
     assert np.isinf(result.bse[1:]).all()
     assert "nan" not in result.summary()
 
@@ -152,9 +126,6 @@ def test_tests_of_the_measures_agree_and_impossible_values_are_refused(schema, s
         assert pvalue == pytest.approx(result.test().pvalue, abs=5e-3)
     assert np.isnan(result.intervals.pvalues(-0.5, "two-sided")[1])
     pairs = inferred(schema, survey, dps.GroupMeans("smoker == 'yes'", by="region")).pairwise()
-    for value in (-1.5, 5):
+    for tested, value, term in ((pairs, -1.5, pairs.terms[0]), (result, -1, "risk ratio")):
         with pytest.raises(dps.RequestError, match=f"value={value} is impossible"):
-            pairs.test(value, term=pairs.terms[0])
-    for options in ({"value": 2}, {"value": -1, "term": "risk ratio"}):
-        with pytest.raises(dps.RequestError, match="impossible"):
-            result.test(**options)
+            tested.test(value, term=term)

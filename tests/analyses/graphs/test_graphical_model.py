@@ -63,7 +63,6 @@ def test_columns_of_two_levels_are_signs(release, rows):
     signs = np.column_stack([rows["a"], 2 * rows["yes"] - 1, 2 * (rows["side"] == "right") - 1])
     np.testing.assert_allclose(result.params, partials(signs)[1], atol=2e-3)
     assert result.edges()["term"].tolist() == ["a, yes"]
-    assert "columns of two levels" in result.summary()
 
 
 def test_edges_adjustments_and_tests_of_one_pair(release):
@@ -78,26 +77,6 @@ def test_edges_adjustments_and_tests_of_one_pair(release):
     assert result.test(value, term="a, b").pvalue == pytest.approx(1)
     assert result.test(0, term="a, b").pvalue == pytest.approx(result.p_unadjusted["a, b"])
     assert result.test(float(np.tanh(2 * np.arctanh(value))), term="a, b").pvalue < 1e-6
-    with pytest.raises(RequestError, match="name one with term=, such as"):
-        result.test(0)
-
-
-@pytest.mark.parametrize(("variant", "options"), [
-    ({"structure": "tree"}, {"alpha": 1e-9}),
-    ({"estimator": "clime", "penalties": [0.05, 0.3]}, {"penalty": 0.3}),
-])  # fmt: skip
-def test_all_graphs_have_pairs_edges_and_a_matrix(release, variant, options):
-    pytest.importorskip("networkx")
-    result = release.infer(dps.GraphicalModel(NAMES, **variant))
-    edges, graph = result.edges(**options), result.to_networkx(**options)
-    np.testing.assert_array_equal(result.matrix, result.matrix.T)
-    assert list(result.matrix) == list(graph.nodes) == NAMES
-    assert len(result.pairs()) == 10
-    assert 0 < len(edges) <= 6
-    assert edges["estimate"].abs().is_monotonic_decreasing
-    drawn = {frozenset((a, b)): weight for a, b, weight in graph.edges(data="weight")}
-    pairs = map(frozenset, edges[["first", "second"]].to_numpy())
-    assert dict(zip(pairs, edges["estimate"], strict=True)) == drawn
 
 
 def test_a_singular_matrix_gets_a_sentence_and_no_number(rows, inferred, seeded_noise):
@@ -111,8 +90,7 @@ def test_a_singular_matrix_gets_a_sentence_and_no_number(rows, inferred, seeded_
         np.testing.assert_array_equal(noisy.conf_int(**options), [[-1, 1]] * 10)
     np.testing.assert_array_equal(noisy.pvalues, 1)
     assert noisy.edges().empty
-    for text in ("nearly singular", "clip_norm=", "10 undecided"):
-        assert text in noisy.summary()
+    assert "clip_norm=" in noisy.summary()
 
 
 def test_trees(release):
@@ -121,9 +99,12 @@ def test_trees(release):
     assert frame.loc[frame["in_tree"], "term"].tolist() == ["a, b", "b, c", "c, d", "d, e"]
     assert (frame["verdict"] == np.where(frame["in_tree"], "sure", "impossible")).all()
     assert tree.verdicts(method="certified", target="table") == frame["verdict"].tolist()
-    for option, wrong in (("alpha", 2), ("method", "certain"), ("target", "rows")):
-        with pytest.raises(RequestError, match=option):
-            tree.weights(**{option: wrong})
+    matrix = tree.matrix.to_numpy()
+    np.testing.assert_array_equal(matrix[np.triu_indices(5, 1)], tree.params)
+    np.testing.assert_array_equal(matrix, matrix.T)
+    pytest.importorskip("networkx")
+    drawn = {frozenset(pair) for pair in tree.to_networkx().edges}
+    assert drawn == set(map(frozenset, ("ab", "bc", "cd", "de")))
 
 
 def test_pictures_are_those_of_the_rows(release, rows):
@@ -139,7 +120,6 @@ def test_pictures_are_those_of_the_rows(release, rows):
     expected = graphical_lasso(np.corrcoef(rows[NAMES].T), 0.05)[1]
     np.testing.assert_allclose(result.precision_[0], expected, atol=0.01)
     assert len(shown) == 30
-    assert "none has an error probability" in result.summary()
     with pytest.raises(RequestError, match=r"penalty 0\.7 was not fitted"):
         result.edges(0.7)
 

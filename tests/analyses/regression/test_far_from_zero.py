@@ -10,10 +10,7 @@ from numpy.testing import assert_allclose
 
 import dpstats as dps
 
-FORMULAS = [
-    "y ~ x*z", "y ~ x*C(g)", "y ~ x - 1", "y ~ z + I(x**2)", "y ~ x:z + z",
-    "v ~ x + C(g, Treatment('c'))",
-]  # fmt: skip
+FORMULAS = ["y ~ x*C(g)", "y ~ x - 1", "y ~ I(x**2) + x:z + z", "v ~ x + C(g, Treatment('c'))"]
 HALF = 50.0
 
 
@@ -87,11 +84,10 @@ def test_least_squares_is_exact_at_any_offset(formula, offset, no_noise, fitted)
     assert ((high - low) < deviations).all()
 
 
-@pytest.mark.parametrize("budget", [dps.PureDP(20), dps.ZCDP(5)], ids=str)
-def test_noise_makes_the_same_of_a_slope_at_any_offset(budget, seeded_noise, fitted):
+def test_noise_makes_the_same_of_a_slope_at_any_offset(seeded_noise, fitted):
     ends = []
     for offset in (0.0, 1e9):
-        found = fitted(dps.OLS("y ~ x + C(g)"), offset, budget, noise_from=seeded_noise(3))
+        found = fitted(dps.OLS("y ~ x + C(g)"), offset, dps.PureDP(20), noise_from=seeded_noise(3))
         parts = found.conf_int(), found.conf_int(method="certified"), np.c_[found.bse]
         ends.append(np.hstack(parts)[1:])
     assert_allclose(*ends, rtol=1e-6)

@@ -1,4 +1,3 @@
-import itertools
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -141,7 +140,7 @@ def test_regressions_and_means_of_logarithms_are_those_of_the_coded_rows(no_nois
         np.testing.assert_allclose(found.params, fit.params[found.terms], rtol=1e-8)
         np.testing.assert_allclose(found.bse, fit.bse[found.terms], rtol=1e-8)
     at = {"pay": [3, 50], "t": [True, False]}
-    np.testing.assert_allclose(release.infer("on").predict(at), fit.predict(pd.DataFrame(at)))
+    np.testing.assert_allclose(found.predict(at), fit.predict(pd.DataFrame(at)))
     means = np.log(coded["pay"]).groupby(coded["t"]).mean()
     np.testing.assert_allclose(float(release.infer("gap")), means[True] - means[False])
 
@@ -284,8 +283,7 @@ def shrunk(frame, clip_norm, center=None, scale=None):
 
 
 @pytest.mark.parametrize(("formula", "unit", "options"), [
-    ("y ~ a + b", "replace", CLIPPED), ("y ~ b + a - 1", "add_remove", {"clip_norm": 0.6}),
-    ("y ~ a", "replace", {"clip_norm": 0.5}),
+    ("y ~ b + a", "replace", CLIPPED), ("y ~ a - 1", "add_remove", {"clip_norm": 0.5}),
 ])  # fmt: skip
 def test_without_noise_it_is_statsmodels_on_shrunk_rows(formula, unit, options, no_noise, fitted):
     whole = rows() if "b" in formula else rows().assign(b=0.0)  # b does not count
@@ -302,10 +300,10 @@ def test_without_noise_it_is_statsmodels_on_shrunk_rows(formula, unit, options, 
     np.testing.assert_allclose(found.predict(at), fit.predict(at), rtol=2e-3, atol=2e-3)
 
 
-def test_the_privacy_variance_is_that_of_estimates(fitted):
+def test_the_privacy_variance_is_that_of_estimates(redrawn):
     """40 releases of one table: standard deviations to within a factor of 1.4 (3 errors)."""
     analysis, budget = dps.OLS("y ~ a + b", **CLIPPED), dps.PureDP(40)
-    found = [fitted(analysis, budget, unit="add_remove") for _ in range(40)]
+    found = list(redrawn(SCHEMA, rows(), analysis, budget, 40, unit="add_remove"))
     claimed = np.sqrt(np.mean([f.privacy_variance for f in found], axis=0))
     ratio = np.std([f.params for f in found], axis=0) / claimed
     assert np.all((ratio > 1 / 1.4) & (ratio < 1.4))
@@ -322,9 +320,6 @@ def test_analyses_of_the_same_shrunk_rows_share_them_whatever_the_order_of_the_c
         release.infer(dps.OLS("y ~ a + b"))
     with pytest.raises(dps.NotMeasuredError, match=r"clipped moments of .* with clip_norm=2\.1, "):
         release.infer(dps.PCA(["y", "b", "a"], clip_norm=2.1))
-    text = release.infer("o").summary()
-    assert "rows shrunk to norm 2.1 at most, in columns (a - 4) / 2" in text
-    assert "of the private rows were shrunk (certified at 95%); the bias that this gives" in text
     radius = release.radius("o")
     found = dps.corrected.infer(analysis, release.to_frame(), radius=radius, schema=SCHEMA)
     ends = found.conf_int(target="table")
@@ -413,44 +408,11 @@ def found(inferred):
 def test_an_empty_table_has_a_summary_that_claims_nothing(epsilon, ridge, inferred):
     asked, budget = dps.OLS("y ~ a + g", ridge=ridge), dps.PureDP(epsilon)
     result = inferred(SCHEMA, rows(0), asked, budget, unit="add_remove")
-    text = result.summary() + result.summary(target="table") + result._repr_html_()
-    assert "nan" not in text
+    assert "nan" not in result.summary() + result.summary(target="table")
     if not np.isfinite(result.bse).any():
-        assert "R-squared, residual sd and F test: not available" in text
         assert np.isnan([result.rsquared, result.rsquared_adj, result.scale]).all()
         assert np.isnan(result.privacy_share).all()
         assert (result.fvalue, result.f_pvalue) == (0, 1)
-
-
-def test_one_contrast_has_single_numbers_as_in_statsmodels(found):
-    one = found.t_test("a = 0.1")
-    for name, values in {"effect": one.params, "sd": one.bse, "tvalue": one.tvalues,
-                         "statistic": one.tvalues, "pvalue": one.pvalues}.items():  # fmt: skip
-        assert isinstance(getattr(one, name), float)
-        assert getattr(one, name) == values[0]
-    two = found.t_test((np.eye(5)[1:3], [0.1, 0.2]))
-    np.testing.assert_array_equal(two.pvalue, two.pvalues)
-    assert two.pvalue[0] == pytest.approx(one.pvalue)
-    assert two.null.tolist() == [0.1, 0.2]
-    assert found.test(term=found.terms[-1]).pvalue == found.pvalues[-1]
-    with pytest.raises(dps.RequestError, match="no chi-square form"):
-        found.wald_test("a = 0", use_f=False)
-    with pytest.raises(dps.RequestError, match="single parameter; this one has 5"):
-        float(found)
-
-
-def test_joint_tests_allow_for_the_noise(seeded_noise, inferred):
-    """One coefficient far out in the tail, and the overall test of a model with one regressor."""
-    options = {"noise_from": seeded_noise(0)}
-    found = inferred(SCHEMA, rows(20_000), dps.OLS("y ~ b"), dps.PureDP(0.15), **options)
-    far = found.params[1] + 3.5 * found.bse[1]
-    single, joint = found.t_test(f"b = {far}").pvalue, found.f_test(f"b = {far}")
-    assert found.privacy_share[1] > 0.5
-    assert joint.pvalue == pytest.approx(single, abs=0.002)
-    assert single > 3 * stats.f.sf(joint.statistic, joint.df_num, joint.df_denom)
-    overall = found.f_test("b = 0")
-    assert (found.fvalue, found.f_pvalue) == (overall.statistic, overall.pvalue)
-    assert found.f_pvalue == pytest.approx(found.pvalues[1], abs=0.02)
 
 
 def test_new_responses_hold_together_with_independent_errors(found):
@@ -472,18 +434,9 @@ def test_predictions_of_single_values_and_for_the_table(found):
     table = wanted.conf_int(target="table")
     np.testing.assert_array_equal(table, wanted.mean.conf_int(target="table"))
     assert np.all(np.diff(table) < np.diff(wanted.conf_int()))
-    for method, simultaneous in itertools.product(("noise_aware", "certified"), (False, True)):
+    for asked in ({}, {"method": "certified"}, {"simultaneous": True}):
         with pytest.raises(dps.RequestError, match="not in the private table"):
-            wanted.new.conf_int(target="table", method=method, simultaneous=simultaneous)
-    for asked in (partial(wanted.conf_int, obs=True), wanted.new.to_frame, wanted.new.summary):
-        with pytest.raises(dps.RequestError, match="not in the private table"):
-            asked(target="table")
-    for exog, words in [
-        (([[1, 2]],), "by column"), ((), "keeps no rows"),
-        (({"a": ["x"], "b": [0], "g": ["n"]},), "need numbers for 'a'"),
-        (({"a": [[1, 2]], "b": [0], "g": ["n"]},), "not a list"),
-        (({"a": [None], "b": [0], "g": ["n"]},), "between 0 and 10"),
-        (({"a": [1], "b": 0},), "need values of"),
-    ]:  # fmt: skip
+            wanted.new.conf_int(target="table", **asked)
+    for exog, words in [(([[1, 2]],), "by column"), ((), "keeps no rows")]:
         with pytest.raises(dps.RequestError, match=words):
             found.get_prediction(*exog)

@@ -45,13 +45,11 @@ def schema_of(*columns, frame=ROWS, **options):
     return dps.Schema(list(columns or COLUMNS), design=design_of(frame, **options))
 
 
-def released(analysis, schema, budget=HUGE, rows=ROWS, **options):
-    """A release of rows of the survey for one analysis."""
-    plan = dps.plan(
-        schema, {"x": analysis}, budget=budget, unit="add_remove", n=len(rows),
-        reference=dps.Uniform(), **options,
-    )  # fmt: skip
-    return dps.release(plan, rows, rng=0, m=2, k=10)
+def released(asked, schema, budget=HUGE, rows=ROWS, unit="add_remove"):
+    """A release of rows of the survey for analyses by name, or for one of the name ``x``."""
+    asked = asked if isinstance(asked, dict) else {"x": asked}
+    options = {"budget": budget, "unit": unit, "n": len(rows), "reference": dps.Uniform()}
+    return dps.release(dps.plan(schema, asked, **options), rows, rng=0, m=2, k=10)
 
 
 def values_of(block, schema, frame=ROWS):

@@ -74,14 +74,11 @@ def test_known_totals_have_no_error_and_others_less(surveyed):
         if name == "ill":  # certified limits do not use totals
             raw = replace(part, totals=part.totals.uncalibrated)
             np.testing.assert_array_equal(part.certified(0.05), raw.certified(0.05))
+    wrong = release_of(surveyed, [known("sex == 'm'", MEN + EVERYONE // 4)], dps.PureDP(5))
+    assert "do not add up to" in str(wrong.infer("men"))
     men = fitted.infer("men")
     assert float(men) == pytest.approx(MEN / EVERYONE)
     assert np.ptp(np.asarray(men.conf_int())) < 1e-6
-
-
-def test_wrong_totals_are_said(surveyed):
-    wrong = [known("sex == 'm'", MEN + EVERYONE // 4)]
-    assert "do not add up to" in str(release_of(surveyed, wrong, dps.PureDP(5)).infer("men"))
 
 
 def test_totals_need_weights_that_are_not_cut(surveyed):
@@ -93,6 +90,9 @@ def test_totals_need_weights_that_are_not_cut(surveyed):
     with pytest.raises(dps.RequestError, match="person"):
         dps.plan(schema_of(surveyed), ASKED, budget=budget, person="key", rows_per_person=3)
     chosen = {"total": surveyed.figures["about"]["weights"], "cap": None, "cv": 0.5, "high": 3_000}
+    plan, rows = dps.plan(schema_of(surveyed), ASKED, budget=budget, n=1_518), surveyed.rows
+    weights = rows["w"].clip(upper=8_000)[rows["sex"] == "m"].sum()
+    assert f"weights here add up to: {round(weights):,}" in str(dps.check(plan, rows))
     schema = surveyed.schema(**chosen)  # the plan's cap cuts no weight
     assert dps.plan(schema, ASKED, budget=dps.PureDP(100), n=1_000).schema.design.is_uncut
     cut = surveyed.schema(**chosen | {"cap": 2_000})  # whose total would tell what the cap cuts off
@@ -101,13 +101,6 @@ def test_totals_need_weights_that_are_not_cut(surveyed):
             dps.plan(one, ASKED, budget=dps.PureDP(100), n=1_000, person="key")
     with pytest.raises(dps.SchemaError, match="population of 1,000 rows"):
         schema_of(surveyed, total=1_000)
-
-
-def test_check_adds_up_the_weights(surveyed):
-    rows = surveyed.rows
-    plan = dps.plan(schema_of(surveyed), ASKED, budget=dps.PureDP(1), n=len(rows))
-    weights = rows["w"].clip(upper=8_000)[rows["sex"] == "m"].sum()
-    assert f"weights here add up to: {round(weights):,}" in str(dps.check(plan, rows))
 
 
 def test_edges_beside_a_known_share_keep_their_sampling_error(surveyed):

@@ -219,25 +219,24 @@ def test_tests_are_by_the_covariance_of_the_design(released):
     assert one.tvalue == pytest.approx((one.effect - 0.1) / sd, rel=1e-6)
 
 
-def test_more_coefficients_than_contrasts_are_tested_one_by_one():
+def test_more_coefficients_than_contrasts_are_tested_one_by_one(inferred):
     """Two contrasts do not give the covariance of three coefficients (eq. survey-joint)."""
     units = {"first": ["a", "b"], "second": ["c", "d"]}
     design = dps.Design("w", mean=1, cap=1, high=1, strata="h", unit="u", units=units)
     columns = [dps.Boolean("y"), dps.Category("g", ["p", "q", "r", "t"])]
-    rng, asked = np.random.default_rng(8), {"odds": dps.Logistic("y ~ g")}
+    rng = np.random.default_rng(8)
     u, g = rng.integers(0, 4, (2, 8_000))
     y = rng.random(8_000) < (0.5 + 0.08 * rng.standard_normal((4, 4)))[u, g]
     rows = pd.DataFrame({"y": y, "g": np.array(list("pqrt"))[g], "w": 1,
                          "h": np.array(["first", "second"])[u // 2],
                          "u": np.array(list("abcd"))[u]})  # fmt: skip
-    plan = dps.plan(dps.Schema(columns, design=design), asked, budget=dps.PureDP(10**5), n=8_000)
-    result = dps.release(plan, rows, m=10).infer("odds")
+    schema, asked = dps.Schema(columns, design=design), dps.Logistic("y ~ g")
+    result = inferred(schema, rows, asked, dps.PureDP(10**5), n=8_000)
     test = result.f_test(np.eye(4)[1:])
     least = int(np.argmin(np.asarray(result.pvalues)[1:])) + 1
     assert test.pvalue == pytest.approx(min(1, 3 * result.pvalues[least]))
     assert test.statistic == pytest.approx(result.tvalues[least] ** 2, rel=1e-6)
     assert test.df_num == 1 <= test.df_denom <= 2
-    assert "too few degrees of freedom" in test.summary()
     twice = result.f_test(np.vstack([np.eye(4)[1:], np.eye(4)[1:] * 2]))
     assert twice.pvalue == test.pvalue
     with pytest.raises(dps.RequestError, match="contradict each other"):
@@ -249,7 +248,6 @@ def test_limits_are_open_where_noise_does_not_rule_out_collinear_regressors(surv
     line = dps.OLS("income ~ age + sex + region")
     result = surveyed.release(line, surveyed.schema(), dps.PureDP(epsilon)).infer(line)
     assert np.isinf(result.conf_int()).any()
-    assert any("does not rule out" in note for note in result.notes)
     assert np.isinf(result.conf_int(target="table")).any()
     if epsilon < 0.01:
         assert np.isnan(result.params).all()
@@ -345,4 +343,3 @@ def test_a_level_without_rows_leaves_the_others_as_they_are(surveyed, analysis):
     np.testing.assert_allclose(params[known], np.asarray(plain.params), rtol=1e-6, atol=1e-9)
     assert np.isnan(params[~known]).all()
     assert np.isfinite(found.conf_int()).all(axis=1).tolist() == known.tolist()
-    assert "it is left out" in " ".join(found.notes)

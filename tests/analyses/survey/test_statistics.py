@@ -1,7 +1,6 @@
 """Weighted quantiles, chi-square tests and survival curves, against R's survey package."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
@@ -102,9 +101,8 @@ def test_many_bins_take_the_design_effect_of_the_nearest_of_four(all_contrasts, 
     ("unit", "budget"), [("replace", dps.PureDP(1)), ("add_remove", dps.ZCDP(0.05))]
 )
 def test_certified_limits_hold_the_rows_own_distribution(surveyed, unit, budget):
-    schema = surveyed.schema(INCOME)
-    plan = dps.plan(schema, {"x": dps.Quantile("income")}, budget=budget, unit=unit, n=1518)
-    result = dps.release(plan, surveyed.rows, rng=3, m=2, k=10).infer("x")
+    asked, schema = dps.Quantile("income"), surveyed.schema(INCOME)
+    result = surveyed.release(asked, schema, budget, unit=unit).infer("x")
     frame = result.distribution(alpha=1e-6, method="certified", target="table")
     rows = surveyed.rows
     own = [np.average(rows["income"] < edge, weights=rows["u"]) for edge in frame["edge"]]
@@ -162,7 +160,6 @@ def test_missing_cells_are_left_out_of_a_fit_of_values(surveyed, all_contrasts):
     two = surveyed.rows[surveyed.rows["region"] != "plain"]
     own = two["u"][two["region"] == "coast"].sum() / two["u"].sum()
     np.testing.assert_allclose(result.shares, [own, 1 - own], rtol=1e-7)
-    assert "design effect" in result.summary()
 
 
 def test_declared_levels_without_rows_are_left_out(surveyed, all_contrasts):
@@ -177,7 +174,6 @@ def test_declared_levels_without_rows_are_left_out(surveyed, all_contrasts):
     result = surveyed.release(asked, schema, dps.PureDP(5)).infer("x")
     assert np.isnan(result.statistic)
     assert result.pvalue == 1
-    assert "there is no test" in result.summary()
     strata = dps.Independence("region", "ill", given="sex")
     schema = surveyed.schema(REGION, ILL, SEX)
     with pytest.raises(RequestError, match="no test within strata"):
@@ -265,10 +261,8 @@ def test_log_rank_is_svylogrank(surveyed, all_contrasts):
     ("unit", "budget"), [("add_remove", dps.PureDP(30)), ("replace", dps.ZCDP(10))]
 )
 def test_certified_limits_hold_the_rows_own_curves(surveyed, unit, budget):
-    options = {"unit": unit, "n": len(surveyed.rows), "reference": dps.Uniform()}
-    asked = {"x": dps.Survival("time", "event == 1", by="sex")}
-    plan = dps.plan(surveyed.schema(TIME, EVENT, SEX), asked, budget=budget, **options)
-    result = dps.release(plan, surveyed.rows, rng=0, m=2, k=10).infer("x")
+    asked, schema = dps.Survival("time", "event == 1", by="sex"), surveyed.schema(TIME, EVENT, SEX)
+    result = surveyed.release(asked, schema, budget, unit=unit).infer("x")
     own = np.array(surveyed.figures["survival_by_sex"]["params"]).reshape(2, 10)[:, :9].ravel()
     table = {"alpha": 1e-6, "method": "certified", "target": "table"}
     low, high = np.asarray(result.conf_int(**table, simultaneous=True)).T
@@ -290,26 +284,6 @@ def test_a_curve_ends_where_noise_hides_the_rows_at_risk(surveyed):
         top = own["conf_high"].iloc[last - 1] if last else 1.0
         assert (own["conf_high"].iloc[last:] == top).all()
     assert "ends at" in " ".join(result.notes) or "does not start" in " ".join(result.notes)
-
-
-def test_only_estimates_that_are_shown_are_noted_as_impossible():
-    """Beyond the end of a curve there are only noises, of which no estimate is made."""
-    days = dps.Number("days", 0, 1000, edges=[100, 200, 400], missing=0)
-    columns = [days, dps.Boolean("died"), dps.Category("arm", ["p", "q"])]
-    schema = dps.Schema(columns, design=dps.Design("w", mean=1, cap=1.5, deff=1.5))
-    asked, rng = {"x": dps.Survival("days", "died", by="arm")}, np.random.default_rng(1)
-    plan = dps.plan(schema, asked, budget=dps.PureDP(1), n=300)
-    rows = {"days": rng.integers(0, 1000, 300), "died": rng.random(300) < 0.1, "arm": "p", "w": 1.0}
-    found = set()
-    for seed in range(8):
-        result = dps.release(plan, pd.DataFrame(rows), m=2, k=2, rng=seed).infer("x")
-        shown = result.params[~np.isnan(result.params)]
-        wrong = int(np.sum((shown < 0) | (shown > 1)))
-        noted = [note for note in result.notes if "impossible" in note]
-        assert len(noted) == (wrong > 0)
-        assert not wrong or noted[0].startswith(f"{wrong} of {len(shown)} estimates")
-        found.add(wrong)
-    assert found == {0, 1}
 
 
 def test_what_is_not_there_is_refused(surveyed):

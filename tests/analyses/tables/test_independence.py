@@ -88,17 +88,6 @@ def test_score_is_the_derivative_of_the_log_density(deviation, scale):
     np.testing.assert_allclose(ours, score, atol=1e-3 / (deviation + scale))
 
 
-def test_drowned_association_is_zero_and_not_certified(schema, survey, inferred):
-    noise = np.array([1500, -700, 200, -2500, 900, 1100])  # of the size that this budget brings
-    result = inferred(
-        schema, survey, dps.Independence("smoker", "region"), dps.PureDP(1e-3),
-        noise_from=lambda scale, size: noise[:size],
-    )  # fmt: skip
-    assert result.effect_interval[0] == 0
-    assert result.effect_interval[1] > 0.9
-    assert result.certified.verdict == "inconclusive"
-
-
 SMOKES, SMOKING = ["no", "yes"], dps.Independence("smoker", "region")
 
 

@@ -97,7 +97,6 @@ def test_columns_that_follow_leave_no_test(inferred):
     rows = pd.DataFrame({"town": list("abc") * 100, "area": list("nns") * 100})
     result = inferred(schema, rows, dps.Independence("town", "area"), dps.PureDP(1))
     assert (result.df, result.pvalue) == (0, 1.0)
-    assert "no test" in result.summary()
 
 
 @pytest.mark.parametrize("given", ["s", "s == True"])
