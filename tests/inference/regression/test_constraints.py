@@ -39,11 +39,10 @@ def test_what_is_in_backticks_is_a_name(wanted, tested, name):
 @pytest.mark.parametrize(("wanted", "terms", "words"), [
     ("x - y = 0", ODD, "also a combination of others; put the names in backticks"),
     ("`x-y` = 0", ODD, "'x-y' is not"), ("`` = 0", ODD, "is not a coef"),
-    ("xx - y = 0", ODD, "'xx' is not"), ("x y", ODD, "cannot be read"),
-    ("age + b3 = 0", TERMS, "'b3' is not a coefficient"), ("  ", TERMS, "nothing to test"),
+    ("x y", ODD, "cannot be read"), ("age + b3 = 0", TERMS, "'b3' is not a coefficient"),
     ("age = ", TERMS, "cannot be read"), ("age - age = 0", TERMS, "without any coefficient"),
     ([ONE, [0] * 4], TERMS, "without any coefficient"), ([[1, 2], [3]], TERMS, "regular"),
-    (np.zeros((2, 2, 4)), TERMS, "shape"), ([1, 2], TERMS, "shape"), ([], TERMS, "shape"),
+    ([1, 2], TERMS, "shape"), ([], TERMS, "shape"),
     ("age - C(g, Treatment('s'))[T.n]", TERMS, r"\"C\(g, Treatment\('s'\)\)\[T.n\]\" is not"),
     (None, TERMS, "finite"), ((ONE, [1, 2, 3]), TERMS, "regular"),
     ("age = nan", TERMS, "'nan' is not a coefficient"),
