@@ -157,6 +157,8 @@ def differences_of(plan):
             found.append(f"{name}: sensitivity {finding.bound}, claimed {amount}")
         if finding.bound < amount and one.block.kind not in LOOSE:
             found.append(f"{name}: {finding.bound} is less than the claim {amount}")
+        if finding.reached * 2 <= amount and not planned.pending:
+            found.append(f"{name}: rows reach {finding.reached}, not half of the claim {amount}")
         if finding.bound < amount * Fraction(3, 4):
             found.append(f"{name}: {finding.bound} is far less than the claim {amount}")
     return found

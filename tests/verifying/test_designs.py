@@ -71,7 +71,7 @@ def test_persons_beside_a_design(weighted, judge, unit, budget):
     assert "not measured; their weights are scaled to 3 caps in all" in verdict.text
 
 
-def test_odd_knots_and_keys_of_persons_are_refused(weighted, judge):
+def test_odd_knots_keys_of_persons_and_units_that_are_named_twice_are_refused(weighted, judge):
     persons = weighted(PURE, "replace", person="id", rows_per_person=2)
     splines = dps.plan(persons.schema, {"odds": dps.Logistic("smoker ~ age")}, budget=PURE, n=500)
     plain = splines.to_dict()
@@ -82,11 +82,7 @@ def test_odd_knots_and_keys_of_persons_are_refused(weighted, judge):
     for key in ("weight", "region"):
         with pytest.raises(NotReadError, match="tells persons apart"):
             judge(persons.to_dict() | {"person_key": key})
-
-
-def test_units_that_are_named_twice_are_refused(weighted, judge):
-    design = dps.Design("w", mean=1, cap=2, strata="s", unit="u", units={"a": [1, 2], "b": [3, 4]})
-    plain = weighted(PURE, "replace", design).to_dict()
+    plain = persons.to_dict()
     for units in ([["a", [1, 2]], ["b", [3, 3.0]]], [["a", [1, 2]], ["a", [3, 4]]]):
         with pytest.raises(NotReadError, match="names a stratum or a unit twice"):
             judge(plain | {"design": plain["design"] | {"units": units}})

@@ -52,8 +52,8 @@ def texts(saved):
     return texts_of(saved / "replace.zip")
 
 
-@pytest.fixture(autouse=True)
-def costs_are_known(monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def costs_are_known():
     """Blocks are argued about once."""
     find, known = arguing.find, {}
 
@@ -61,7 +61,9 @@ def costs_are_known(monkeypatch):
         key = (json.dumps(block.plain), unit, power)
         return known[key] if key in known else known.setdefault(key, find(block, unit, power))
 
-    monkeypatch.setattr(arguing, "find", found)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arguing, "find", found)
+        yield
 
 
 def in_json(texts, member, change):

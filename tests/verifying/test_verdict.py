@@ -14,6 +14,7 @@ from dpstats.privacy.noise import scale_for
 from dpstats.verifying import arguing
 from dpstats.verifying.blocks import Finding
 from dpstats.verifying.noise import prove_delta, quantile_of_sum, scale_of, variance
+from dpstats.verifying.shapes import NotReadError
 
 
 def test_the_scale_is_the_smallest_float_that_is_large_enough():
@@ -114,3 +115,43 @@ def test_a_plan_that_leaves_out_what_its_start_measured(whole, rows, judge):
     verdict = judge(plain)
     assert verdict.bound < 2
     assert "the measurements that the plan adds to" in verdict.wrong[0]
+
+
+def test_the_cost_of_residuals(monkeypatch, whole, judge):
+    """No more and no less than all of them together cost."""
+    plain = whole(dps.ZCDP(1), "replace", "tables").to_dict()
+    assert judge(plain).bound == 1
+    real = arguing.residuals_together
+    monkeypatch.setattr(arguing, "residuals_together", lambda *given: real(*given) / 2)
+    assert judge(plain).bound < 1
+    for block in plain["blocks"]:
+        if block["kind"] == "residual":
+            block["multiplier"] = str(Fraction(block["multiplier"]) / 3)
+    assert judge(plain).wrong
+
+
+def test_a_promise_of_too_small_an_epsilon(whole, judge):
+    plan = whole(dps.ApproxDP(2, 1e-6), "replace", "smoking").to_dict()
+    plan["budget"]["epsilon"] = "199/100"
+    assert "it is not proven that rho = " in judge(plan).wrong[0]
+
+
+def test_terms_that_are_others_in_disguise_are_refused(whole, judge):
+    """A bound counts every product once."""
+    plan = whole(dps.PureDP(1), "replace", "line").to_dict()
+    block = next(one for one in plan["blocks"] if one["kind"] == "moments")
+    level = next(term for term in block["terms"] if len(term) == 1 and term[0][1] is not None)
+    pair = next(term for term in block["terms"] if len(term) == 2 and term[0] != term[1])
+    for more, why in [(pair[::-1], "a term twice"), (level * 2, "two levels or signs")]:
+        changed = {**block, "terms": [*block["terms"], more]}
+        blocks = [changed if one is block else one for one in plan["blocks"]]
+        with pytest.raises(NotReadError, match=why):
+            judge({**plan, "blocks": blocks})
+
+
+def test_values_of_missing_cells_are_refused(whole, judge):
+    plan = whole(dps.PureDP(1), "replace", "rents").to_dict()
+    for group in plan["blocks"][0]["groups"]:
+        group["answered"] = []
+    with pytest.raises(NotReadError, match="cells that may be missing"):
+        judge(plan)
