@@ -49,17 +49,18 @@ def test_a_whole_plan_spends_its_budget_on_k_rows(asked, kind, unit):
             replace(strategy, rows_per_person=k + 1).check()
 
 
-def planned(k):
-    asked = {"p": dps.Proportion("b")}
-    return dps.plan(SCHEMA, asked, budget=dps.PureDP(1), rows_per_person=k, n=4)
+def planned(k, person=None):
+    asked, budget = {"p": dps.Proportion("b")}, dps.PureDP(1)
+    return dps.plan(SCHEMA, asked, budget=budget, rows_per_person=k, person=person)
 
 
 def test_one_row_per_person_is_not_written_and_more_are(tmp_path):
     one, three = planned(1), planned(3)
     assert "rows_per_person" not in json.dumps(one.to_dict())
     assert one.digest != three.digest
-    three.save(tmp_path / "plan.json")
-    assert dps.Plan.load(tmp_path / "plan.json") == three
+    for plan in (three, planned(2, "id")):
+        plan.save(tmp_path / "plan.json", overwrite=True)
+        assert dps.Plan.load(tmp_path / "plan.json") == plan
     assert "replacing up to 3 rows of one person" in " ".join(str(three).split())
     plain = three.to_dict()
     assert plain["rows_per_person"] == 3
@@ -75,12 +76,18 @@ def test_a_ledger_counts_one_relation(tmp_path):
     book = Ledger.create(tmp_path / "some.ledger", dps.PureDP(2), rows_per_person=3)
     assert Ledger.open(tmp_path / "some.ledger") == book
     assert "up to 3 rows of one person" in str(book)
-    frame = pd.DataFrame({"b": [True, False] * 2})
+    frame = pd.DataFrame({"b": [True, False] * 2, "id": [1, 1, 2, 3]})
     dps.measure(planned(3), frame, ledger=book)
     with pytest.raises(
         BudgetError, match="for up to 3 rows of one person, and this one is for one"
     ):
         dps.measure(planned(1), frame, ledger=book)
+    of_persons = Ledger.create(tmp_path / "persons.ledger", dps.PureDP(3), person="id")
+    for k in (2, 1):  # both protect all rows of a person
+        dps.measure(planned(k, "id"), frame, ledger=of_persons)
+    with pytest.raises(BudgetError, match="for all rows of one person by the key 'id', and"):
+        dps.measure(planned(1), frame, ledger=of_persons)
+    assert of_persons.spent == 2
     with pytest.raises(BudgetError, match="--rows-per-person 4"):
         book.spend(dps.PureDP(1), rows_per_person=4)
     assert book.spent == 1

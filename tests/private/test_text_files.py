@@ -119,10 +119,8 @@ def test_no_encoding_lets_a_cell_change_how_later_rows_are_read():
 
 def test_what_cannot_be_declared_of_a_file():
     for file in [
-        *({"encoding": name} for name in (
-            "utf-5", 1, "base64", "idna", "utf-7", "utf-16", "utf-32-le", "gb18030", "hz", "euc-jp",
-            "iso2022-jp", "iso2022-kr", "johab", "cp037", "mac-arabic", "punycode", "euc-kr",
-        )), {"encoding": "gbk", "delimiter": "|"},
+        *({"encoding": name} for name in ("utf-5", 1, "base64", "utf-16", "gb18030", "cp037")),
+        {"encoding": "gbk", "delimiter": "|"},
         {"decimal": ";"}, {"delimiter": "||"}, {"delimiter": "a"}, {"delimiter": "\n"},
         {"delimiter": ["|"]}, {"delim": "|"}, "latin-1",
     ]:  # fmt: skip

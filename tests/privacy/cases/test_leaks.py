@@ -22,7 +22,6 @@ from dpstats.privacy import noise
 from dpstats.private import kernel
 from dpstats.private import measure as measuring
 from dpstats.private import tables as local
-from dpstats.private.header import read_header
 from dpstats.rows import minimax
 from dpstats.rows.minimax import SolverError
 
@@ -246,17 +245,6 @@ def test_p72_frames_after_other_failures(plan, frame, monkeypatch, ledger, asser
                 dps.measure(plan, table.to_reader(), ledger=ledger)
         assert_clean(caught.value)
     assert ledger.spent == 0
-
-
-def test_p72_a_first_line_that_is_a_row_is_not_kept(tmp_path, caplog):
-    """Not in a message, nor in the frames of the traceback."""
-    (tmp_path / "rows.csv").write_text("zz-name,zz-street,37\nzz-other,zz-road,41\n")
-    with caplog.at_level(logging.DEBUG), pytest.raises(dps.DataError) as caught:
-        read_header(tmp_path / "rows.csv")
-    assert caught.value.__context__ is None
-    frames = [repr(frame.f_locals) for frame in frames_of(caught.value)]
-    assert frames
-    assert not any("zz-" in text for text in [*frames, str(caught.value), caplog.text])
 
 
 def test_p76_p77_p78_no_error_against_the_truth_where_a_solver_fails(

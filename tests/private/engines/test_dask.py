@@ -14,7 +14,6 @@ import pytest
 
 import dpstats as dps
 from dpstats.private.kernel import Kernel
-from dpstats.private.tables import open_source
 
 dask = pytest.importorskip("dask")
 dd = pytest.importorskip("dask.dataframe")
@@ -39,13 +38,6 @@ def test_every_scheduler_and_number_of_partitions(sums):
 
 def failing(partition, error=ValueError):
     raise error(f"secret {partition['key'].iloc[0]}")
-
-
-def test_names_are_checked_before_a_partition_is_read():
-    for names, says in (["flag"], "x"), (["flag", "x", "x"], "more than one column named"):
-        made = dd.from_map(failing, [0], meta=FRAME[names].iloc[:0])
-        with pytest.raises(dps.DataError, match=says):
-            open_source(made, SCHEMA)
 
 
 @pytest.fixture(scope="module")

@@ -35,11 +35,23 @@ pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully suppo
 SECRET = "4711-of-nobody"
 
 
+# The process that workers are forked from: they neither import nor look through anything again.
+DAEMON = """
+import gc
+import pandas, pyspark.daemon
+import dpstats.private.engines.spark
+gc.freeze()
+pyspark.daemon.manager()
+"""
+
+
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
     """Two cores, two tries of a task, and a virtual machine that compiles little."""
     folder = str(tmp_path_factory.mktemp("spark"))
+    Path(folder, "daemon_of_tests.py").write_text(DAEMON)
     options = {
+        "spark.python.daemon.module": "daemon_of_tests",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
@@ -53,6 +65,7 @@ def session(tmp_path_factory):
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYTHONPATH", folder, prepend=os.pathsep)
         patch.setenv("OPENBLAS_NUM_THREADS", "1")
         handler = signal.getsignal(signal.SIGINT)
         session = SparkSession.builder.master("local[2,2]").config(map=options).getOrCreate()
