@@ -35,7 +35,6 @@ def table(seed=0):
 
 
 ASKED = {"both": dps.Marginals(["colour", "smoker"]), "share": dps.Proportion("smoker")}
-SHARES = {"both": 0.5, "share": 0.5}
 
 
 def measured(source, shares=None, *, epsilon=1, unit="replace", copies=1):
@@ -49,7 +48,7 @@ def tails(laws, q):
     return 2 * stats.dlaplace(1 / np.array([law.scale for law in laws])).sf(q)
 
 
-@pytest.mark.parametrize("shares", [None, SHARES])
+@pytest.mark.parametrize("shares", [None, {"both": 0.5, "share": 0.5}])
 def test_quantiles_are_the_smallest_that_the_exact_law_allows(seeded_noise, shares):
     release = dps.synthesize(measured(seeded_noise(0), shares), m=200, rng=0)
     held = release.measurements

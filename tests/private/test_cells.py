@@ -21,7 +21,6 @@ from dpstats.private import delimited
 from dpstats.private.tables import open_source
 
 NAN = math.nan
-ZONE = datetime.timezone(datetime.timedelta(hours=2))
 
 
 def number(**options):
@@ -241,7 +240,7 @@ def test_p24_integers_above_2_to_the_53(sources, check):
 def test_p25_decimal_fraction_bool_and_zoned_datetime(check):
     cells = [Decimal("1"), Fraction(-1), True, np.True_, np.int8(-2), np.float32(1), 1 + 2j,
              np.complex128(1 + 2j), np.timedelta64(1), datetime.timedelta(1),
-             datetime.datetime(2020, 1, 1, tzinfo=ZONE), pd.Timestamp("2020", tz="UTC"),
+             datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC), pd.Timestamp("2020", tz="UTC"),
              datetime.date(2020, 1, 1), pd.Interval(0, 1), b"1", "1"]  # fmt: skip
     frame = objects_of(cells)
     check(number(missing=0), frame, [1, -1, 1, 1, -2, 1, *[0] * 8, 1, 1])

@@ -245,9 +245,7 @@ def test_members_that_a_release_does_not_have(texts, opinions, tmp_path):
     for name in texts:
         assert opinions(texts, (name, "{}")) == REFUSED
         assert opinions({key: text for key, text in texts.items() if key != name}) == REFUSED
-
-
-def test_measurements_have_two_members(texts, tmp_path):
+    # Measurements alone have two members.
     own = {name: texts[name] for name in ("measurements.json", "answers.csv")}
     path = packed(tmp_path / "m.zip", own)
     dps.Measurements.load(path)

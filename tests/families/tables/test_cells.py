@@ -116,9 +116,7 @@ def test_sets_follow_from_finer_ones_in_any_order_of_columns():
     found = fine.derive(coarse, complements=False)
     assert found.terms.tolist() == [2, 2, 1]
     np.testing.assert_array_equal(found.apply(fine.sums(CODES), 5), coarse.sums(CODES))
-
-
-def test_sets_that_are_no_unions_do_not_follow():
+    # Sets that are no unions do not follow.
     fine = numbered("cb", [0, 0, 1, 1, 2, 2])
     assert fine.derive(numbered("cb", [0, 1, 0, 1, 0, 1])) is None
     assert fine.derive(numbered("cb", [0, 0, 1, 2, 1, 1])).terms.tolist() == [1, 0, 0]

@@ -58,12 +58,13 @@ def test_p75_a_release_file_holds_no_time_path_host_or_hash(
     assert not [key for key in keys if re.search("time|date|host|user|hash|digest|path|file", key)]
 
 
-FAILURES = [("fsync", OSError), ("fsync", KeyboardInterrupt), ("replace", MemoryError)]
-
-
-@pytest.mark.parametrize("failure", FAILURES, ids=str)
-def test_p79_a_failure_while_saving_leaves_no_file(failure, release, plan, tmp_path, monkeypatch):
-    step, error = failure
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [("fsync", OSError), ("fsync", KeyboardInterrupt), ("replace", MemoryError)],
+)
+def test_p79_a_failure_while_saving_leaves_no_file(
+    step, error, release, plan, tmp_path, monkeypatch
+):
     old = tmp_path / "old"
     old.write_bytes(b"old")
 

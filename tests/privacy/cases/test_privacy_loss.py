@@ -175,10 +175,7 @@ def test_p46_p49_p51_the_loss_of_a_whole_plan_is_at_most_its_budget(guard, case,
     assert used > (0.999 if name in ("pairs", "triples") and kind is dps.ZCDP else 0.3)
 
 
-PILOTS = [(100, -256, 3), (0.4, 1.3, -0.8)]
-
-
-@pytest.mark.parametrize("pilot", PILOTS, ids=str)
+@pytest.mark.parametrize("pilot", [(100, -256, 3), (0.4, 1.3, -0.8)], ids=str)
 @pytest.mark.parametrize(("kind", "unit"), BUDGETS)
 def test_p49_the_loss_of_both_stages_is_at_most_the_budget(guard, pilot, unit, kind, monkeypatch):
     """The pilot is planted: it may be anything that the first stage's answers give."""

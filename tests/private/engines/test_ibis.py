@@ -39,9 +39,6 @@ def on_polars(table):
     return ibis.polars.connect().create_table("rows", table)
 
 
-BACKENDS = [on_duckdb, on_polars]
-
-
 @pytest.fixture
 def asked(monkeypatch):
     """The number of columns of every query that was asked."""
@@ -55,7 +52,7 @@ def asked(monkeypatch):
     return counted
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", [on_duckdb, on_polars])
 def test_both_queries_give_the_sums_of_a_loop(backend, loop, sums_of, asked, monkeypatch):
     """The second is asked where there are too many distinct rows for the first."""
     rng = np.random.default_rng(0)
