@@ -7,7 +7,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.auditing import pairs
-from dpstats.auditing.pairs import WEIGHT, Search, codes_of, sums_of_rows
+from dpstats.auditing.pairs import Search, sums_of_rows
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.subgroups import Subgroup
@@ -60,11 +60,3 @@ def test_all_pairs_and_an_ascent_find_the_same(block, monkeypatch):
                 searched = search(block, power, replaced).farthest()
             assert not searched.every
             assert searched.size == pytest.approx(expected, rel=1e-12)
-
-
-def test_rows_hold_codes_that_cells_can_have():
-    block = dps.Cells.table(SCHEMA, SCHEMA.names)
-    rows = search(block, 1, True).random(500)
-    assert set(rows) == {*SCHEMA.names, WEIGHT}
-    for column in SCHEMA:
-        assert set(rows[column.name]) == set(codes_of(column).tolist())
