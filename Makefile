@@ -24,7 +24,7 @@ demo: .venv/installed
 	@$(BIN)/dpstats demo
 
 test: .venv/installed-dev check docs-check
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m "slow or not slow" -s

@@ -139,6 +139,7 @@ def test_drawn_partitionings(session, loop, sums_of, deaths, tmp_path, runs, die
     assert len(list(tmp_path.iterdir())) >= runs * die
 
 
+@pytest.mark.slow
 def test_a_survey_has_the_sums_of_its_rows(session, loop, sums_of):
     """Weights and units are read on the workers."""
     rng, n = np.random.default_rng(5), 60
