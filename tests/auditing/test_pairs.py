@@ -3,11 +3,12 @@
 import itertools
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dpstats as dps
 from dpstats.auditing import pairs
-from dpstats.auditing.pairs import Search, sums_of_rows
+from dpstats.auditing.pairs import WEIGHT, Search, sums_of_rows
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.subgroups import Subgroup
@@ -23,6 +24,10 @@ SCHEMA = dps.Schema(
         dps.Number("m", -1, 1, points=5, edges=[0], allow_missing=True),
     ]
 )
+VALUES = {  # that cells can have
+    "c": ["a", "b", None], "b": [True, False], "x": np.linspace(-1, 1, 5),
+    "y": np.linspace(0, 2, 9), "z": [17.5, 22, 27], "m": [-1, -0.5, 0, 0.5, 1, None],
+}  # fmt: skip
 BLOCKS = [
     dps.Cells.condition(SCHEMA, "b and x < 0"),
     dps.Moments.of(SCHEMA, ["x", "y"], ["c"], 2),
@@ -39,7 +44,8 @@ def search(block, power, replaced):
 
 def values_of_all_rows(block):
     """Sums of every row alone, in units of the bounds, (rows, functions)."""
-    codes = search(block, 1, True).codes
+    used = [column.name for column in block.columns] or ["b"]
+    codes = {n: np.unique(SCHEMA[n].encode(pa.array(VALUES[n]))) for n in used} | {WEIGHT: [1]}
     rows = itertools.product(*codes.values())
     alone = ({n: np.array([v]) for n, v in zip(codes, row, strict=True)} for row in rows)
     return np.array([sums_of_rows(block, row) for row in alone]) / block.bounds
