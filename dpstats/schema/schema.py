@@ -534,7 +534,8 @@ class Schema:
 
         Parameters
         ----------
-        document : mapping or path of a YAML file
+        document : mapping or path
+            The metadata, or a file of them in YAML (which needs PyYAML) or JSON.
         table : str, optional
             Name of the table; needed if there are several.
         add, columns :

@@ -1,6 +1,7 @@
 """Schemas and guesses from and to files and other formats; what these do not say is asked for."""
 
 import json
+import sys
 from datetime import date
 
 import pytest
@@ -186,7 +187,7 @@ def test_null_is_absent_and_parts_of_another_kind_are_refused():
     assert list(found) == [dps.Boolean("b", allow_missing=True)]
 
 
-def test_smartnoise(tmp_path):
+def test_smartnoise(tmp_path, monkeypatch):
     (tmp_path / "PUMS.yaml").write_text(PUMS)
     with pytest.raises(dps.SchemaError, match="Add for\n  sex: levels\nwith"):
         dps.Schema.from_smartnoise(tmp_path / "PUMS.yaml")
@@ -210,6 +211,9 @@ def test_smartnoise(tmp_path):
         (tmp_path / "wrong.yml").write_text(text)
         with pytest.raises(dps.SchemaError, match=f"wrong.yml .*{what}"):
             dps.Schema.from_smartnoise(tmp_path / "wrong.yml")
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(dps.SchemaError, match="pip install pyyaml"):
+        dps.Schema.from_smartnoise(tmp_path / "PUMS.yaml")
 
 
 # Guesses: what is allowed, and that they decide nothing that is measured
