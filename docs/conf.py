@@ -28,7 +28,7 @@ include_patterns = [
     "docs/reference/names/*.rst",
     "vignettes/*.md",
 ]
-exclude_patterns = [".*", "build", "dpstats", "tests"]  # no page: they need not be searched
+exclude_patterns = [".*", "build", "dpstats", "tests"]  # these hold no pages
 templates_path = [str(Path(__file__).parent / "templates")]
 html_theme = "furo"
 html_title = "dpstats"

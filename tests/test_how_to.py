@@ -1,4 +1,4 @@
-"""The analysis of docs/how-to: as shown, from plan to a fresh process, and valid."""
+"""The analysis of docs/how-to: as shown, and valid."""
 
 import importlib.util
 import re

@@ -385,12 +385,13 @@ class ApproxDP(ZCDP):
 
     @property
     def stated(self) -> tuple[str, Fraction]:
-        """Epsilon."""
+        """Epsilon and its value: rho is what it spends."""
         return "epsilon", self.epsilon
 
     def restated(self, value: Rational) -> ApproxDP:
-        """A budget of another epsilon at the same delta."""
-        return ApproxDP(value, self.delta)
+        """A budget of another epsilon at the same delta, with as much of its largest rho."""
+        part = min(self.rho / ApproxDP(self.epsilon, self.delta).rho, Fraction(1))
+        return ApproxDP(value, self.delta, part * ApproxDP(value, self.delta).rho)
 
     def __str__(self) -> str:
         return (

@@ -12,6 +12,7 @@ from dpstats.checks import is_finite, is_number, short
 from dpstats.errors import FileFormatError, SchemaError
 from dpstats.schema.dates import day_of
 
+_WORDS = {"true": "true", "false": "false", "null": "null", "~": "null", "": "null"}
 _MOST_POINTS = 10_001  # of a grid that has a point for every whole number
 
 
@@ -50,8 +51,26 @@ def _parse_yaml(text: str) -> object:
         import yaml
     except ImportError:
         raise FileFormatError("YAML needs PyYAML; install it with: pip install pyyaml") from None
+
+    def plain(node: Any) -> Any:
+        """Keys are text, and values those of JSON: YAML 1.1 reads 010 as 8 and no as false."""
+        if isinstance(node, yaml.SequenceNode):
+            return [plain(value) for value in node.value]
+        if isinstance(node, yaml.MappingNode):
+            keys = [str(key.value) for key, _ in node.value]
+            if len(set(keys)) < len(keys):
+                raise ValueError("a key occurs twice")
+            return dict(zip(keys, (plain(value) for _, value in node.value), strict=True))
+        if node.style is not None:  # in quotes
+            return node.value
+        try:
+            return json.loads(_WORDS.get(node.value.lower(), node.value))
+        except ValueError:
+            return node.value
+
     try:
-        return yaml.safe_load(text)
+        root = yaml.compose(text)
+        return None if root is None else plain(root)
     except yaml.YAMLError as error:
         raise ValueError(error) from None
 

@@ -50,11 +50,15 @@ def test_widths_are_those_of_previews(plan, curve):
 
 
 def test_approximate_privacy_is_in_epsilon():
-    plan = dps.plan(SCHEMA, {"smoking": ASKED["smoking"]}, budget=dps.ApproxDP(1, 1e-6))
+    asked = {"smoking": ASKED["smoking"]}
+    plan = dps.plan(SCHEMA, asked, budget=dps.ApproxDP(1, 1e-6))
     curve = plan.curve(N, budgets=[0.5, 0.1])
     assert (curve.parameter, curve.budgets.tolist()) == ("epsilon", [0.1, 0.5])
     (outlook,) = plan.costing(dps.ApproxDP(0.5, 1e-6)).preview(N).outlooks
     assert curve.widths["smoking"][1] == outlook.width
+    little = dps.plan(SCHEMA, asked, budget=dps.ApproxDP(1, 1e-6, rho=1e-3))
+    (outlook,) = little.preview(N).outlooks
+    assert little.curve(N, budgets=1).widths["smoking"] == [outlook.width]
 
 
 DESIGN = dps.Design("w", mean=1, cap=2, unit="u", units=range(20))

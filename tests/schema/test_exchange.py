@@ -49,7 +49,7 @@ PUMS:
       income:
         type: float
         lower: 0
-        upper: 150000
+        upper: 1.5e5
         missing_value: 0
       pid:
         type: int
@@ -207,7 +207,16 @@ def test_smartnoise(tmp_path, monkeypatch):
         dps.Schema.from_smartnoise(EVERY.to_smartnoise("t"))
     with pytest.raises(dps.SchemaError, match=r"3 rows .* plan with rows_per_person="):
         dps.Schema.from_smartnoise({"": {"": {"t": {"max_ids": 3}}}})
-    for text, what in [("a:\n  b: 1\n - c", "not valid YAML"), ("- a", "a mapping of names")]:
+    table = "1: {2: {3: {no: {type: int, lower: 010, upper: 1e2, nullable: false}}}}"
+    (tmp_path / "plain.yml").write_text(table)  # no octal numbers, and keys are text
+    with pytest.raises(dps.SchemaError, match="'no': low must be a finite number, got '010'"):
+        dps.Schema.from_smartnoise(tmp_path / "plain.yml", table="3")
+    found = dps.Schema.from_smartnoise(tmp_path / "plain.yml", table="3", add={"no": {"low": 8}})
+    assert list(found) == [dps.Number("no", 8, 100)]
+    for text, what in [
+        ("a:\n  b: 1\n - c", "not valid YAML"), ("- a", "a mapping of names"),
+        ("max_ids: 3\nmax_ids: 1", "a key occurs twice"),
+    ]:  # fmt: skip
         (tmp_path / "wrong.yml").write_text(text)
         with pytest.raises(dps.SchemaError, match=f"wrong.yml .*{what}"):
             dps.Schema.from_smartnoise(tmp_path / "wrong.yml")

@@ -115,6 +115,7 @@ def test_paths_begin_with_nothing_and_end_near_least_squares(inferred):
     result = inferred(SCHEMA, rows(), dps.Lasso(FORMULA, 0.02), dps.PureDP(200))
     assert (result.basis == 0).any()
     assert np.all(result.params[result.basis == 0] == 0)
+    assert "certified together at 99.9%" in result.summary(alpha=0.001)
     path = result.path(20).pivot(index="alpha", columns="term", values="estimate")
     path = path.drop(columns="Intercept").sort_index()
     assert np.all(path.iloc[-1] == 0)

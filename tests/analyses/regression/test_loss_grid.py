@@ -152,6 +152,12 @@ def test_bounds_and_sets_hold_jointly(analysis, budget, unit, risk_of, start, no
         assert held <= 0.82 * runs
 
 
+def test_a_grid_that_ends_too_early_is_named(fitted):
+    grid = {"Intercept": (-2, 0, 5), "x": (-2, 2, 9)}
+    narrow = fitted(dps.LossGrid("logistic", "ill ~ x", grid))
+    assert "reaches the end of the grid at Intercept = 0" in narrow.summary()
+
+
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "regression" / "m-estimation.md"
 
 

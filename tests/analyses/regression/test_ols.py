@@ -320,6 +320,8 @@ def test_analyses_of_the_same_shrunk_rows_share_them_whatever_the_order_of_the_c
         release.infer(dps.OLS("y ~ a + b"))
     with pytest.raises(dps.NotMeasuredError, match=r"clipped moments of .* with clip_norm=2\.1, "):
         release.infer(dps.PCA(["y", "b", "a"], clip_norm=2.1))
+    text = release.infer("o").summary()
+    assert "of the private rows were shrunk (certified at 95%); the bias that this gives" in text
     radius = release.radius("o")
     found = dps.corrected.infer(analysis, release.to_frame(), radius=radius, schema=SCHEMA)
     ends = found.conf_int(target="table")

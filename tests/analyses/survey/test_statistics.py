@@ -1,6 +1,7 @@
 """Weighted quantiles, chi-square tests and survival curves, against R's survey package."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -284,6 +285,26 @@ def test_a_curve_ends_where_noise_hides_the_rows_at_risk(surveyed):
         top = own["conf_high"].iloc[last - 1] if last else 1.0
         assert (own["conf_high"].iloc[last:] == top).all()
     assert "ends at" in " ".join(result.notes) or "does not start" in " ".join(result.notes)
+
+
+def test_only_estimates_that_are_shown_are_noted_as_impossible():
+    """Beyond the end of a curve there are only noises, of which no estimate is made."""
+    days = dps.Number("days", 0, 1000, edges=[100, 200, 400], missing=0)
+    columns = [days, dps.Boolean("died"), dps.Category("arm", ["p", "q"])]
+    schema = dps.Schema(columns, design=dps.Design("w", mean=1, cap=1.5, deff=1.5))
+    asked, rng = {"x": dps.Survival("days", "died", by="arm")}, np.random.default_rng(1)
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1), n=300)
+    rows = {"days": rng.integers(0, 1000, 300), "died": rng.random(300) < 0.1, "arm": "p", "w": 1.0}
+    found = set()
+    for seed in range(8):
+        result = dps.release(plan, pd.DataFrame(rows), m=2, k=2, rng=seed).infer("x")
+        shown = result.params[~np.isnan(result.params)]
+        wrong = int(np.sum((shown < 0) | (shown > 1)))
+        noted = [note for note in result.notes if "impossible" in note]
+        assert len(noted) == (wrong > 0)
+        assert not wrong or noted[0].startswith(f"{wrong} of {len(shown)} estimates")
+        found.add(wrong)
+    assert found == {0, 1}
 
 
 def test_what_is_not_there_is_refused(surveyed):

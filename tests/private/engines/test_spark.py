@@ -46,12 +46,11 @@ pyspark.daemon.manager()
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory):
+def session(tmp_path_factory, request):
     """Two cores, two tries of a task, and a virtual machine that compiles little."""
     folder = str(tmp_path_factory.mktemp("spark"))
     Path(folder, "daemon_of_tests.py").write_text(DAEMON)
     options = {
-        "spark.python.daemon.module": "daemon_of_tests",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
@@ -63,6 +62,8 @@ def session(tmp_path_factory):
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
+    if request.config.option.markexpr == "not slow":  # else workers start as those of users
+        options["spark.python.daemon.module"] = "daemon_of_tests"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("PYTHONPATH", folder, prepend=os.pathsep)
@@ -139,7 +140,6 @@ def test_drawn_partitionings(session, loop, sums_of, deaths, tmp_path, runs, die
     assert len(list(tmp_path.iterdir())) >= runs * die
 
 
-@pytest.mark.slow
 def test_a_survey_has_the_sums_of_its_rows(session, loop, sums_of):
     """Weights and units are read on the workers."""
     rng, n = np.random.default_rng(5), 60
