@@ -391,7 +391,8 @@ class ApproxDP(ZCDP):
     def restated(self, value: Rational) -> ApproxDP:
         """A budget of another epsilon at the same delta, with as much of its largest rho."""
         part = min(self.rho / ApproxDP(self.epsilon, self.delta).rho, Fraction(1))
-        return ApproxDP(value, self.delta, part * ApproxDP(value, self.delta).rho)
+        largest = ApproxDP(value, self.delta)
+        return largest if part == 1 else ApproxDP(value, self.delta, part * largest.rho)
 
     def __str__(self) -> str:
         return (

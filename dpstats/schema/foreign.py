@@ -12,7 +12,7 @@ from dpstats.checks import is_finite, is_number, short
 from dpstats.errors import FileFormatError, SchemaError
 from dpstats.schema.dates import day_of
 
-_WORDS = {"true": "true", "false": "false", "null": "null", "~": "null", "": "null"}
+_WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
 _MOST_POINTS = 10_001  # of a grid that has a point for every whole number
 
 
@@ -61,12 +61,11 @@ def _parse_yaml(text: str) -> object:
             if len(set(keys)) < len(keys):
                 raise ValueError("a key occurs twice")
             return dict(zip(keys, (plain(value) for _, value in node.value), strict=True))
-        if node.style is not None:  # in quotes
-            return node.value
-        try:
-            return json.loads(_WORDS.get(node.value.lower(), node.value))
-        except ValueError:
-            return node.value
+        quoted, word = node.style is not None, node.value.lower()
+        if not quoted and word in _WORDS:
+            return _WORDS[word]
+        number = None if quoted else _number(node.value)
+        return node.value if number is None else number
 
     try:
         root = yaml.compose(text)
