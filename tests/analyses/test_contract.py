@@ -155,7 +155,7 @@ def released_of(schema, rows, asked, budget, m, unit="replace"):
 @pytest.fixture(scope="module")
 def of_others(people):
     """Releases by the only column that each measures."""
-    asked = {name: dps.Marginals([name], 1) for name in ("region", "retired", "score")}
+    asked = {name: dps.Marginals([name], 1) for name in ("region", "retired", "score", "age")}
     return {name: released_of(people.schema, people.rows, one, dps.PureDP(3), 50)
             for name, one in asked.items()}  # fmt: skip
 

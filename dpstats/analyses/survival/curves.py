@@ -494,6 +494,7 @@ def survival_in_box(events: Ends, censored: Ends, rows: tuple[float, float], hal
         latest, earliest = np.append(low[:t], high[t]), np.minimum(high[: t + 1], low[t])
         worst[t] = _survival_of_sums(latest, c_high[: t + 1], rows[0], half)
         best[t] = _survival_of_sums(earliest, c_low[: t + 1], rows[1], half)
+    best = np.maximum(best, worst)  # as without rounding
     return np.minimum.accumulate(worst), np.minimum.accumulate(best)
 
 
