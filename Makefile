@@ -23,7 +23,8 @@ demo: .venv/installed
 	@echo "running the example"
 	@$(BIN)/dpstats demo
 
-test: .venv/installed-dev check docs-check
+test: .venv/installed-dev
+	@$(MAKE) --no-print-directory --jobs=2 check docs-check
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 test-slow: .venv/installed-dev
