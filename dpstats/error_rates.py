@@ -60,7 +60,7 @@ def bonferroni(alpha: float, count: int) -> float:
 
 
 def holm(pvalues: Floats) -> Floats:
-    """P-values (d,) adjusted by Holm's method: at level alpha, any false rejection is as rare.
+    """P-values (d,) adjusted by Holm's method, which controls the family-wise error rate.
 
     The smallest of d is multiplied by d, the next by d - 1, and so on, in the order of the first.
     """

@@ -162,7 +162,7 @@ def _running(what: str) -> Iterator[None]:
 
 
 def _holds_nan(text: str) -> bool:
-    """Whether a number in a text is NaN; a name such as "tenant" is none."""
+    """True if a number in a text is NaN; a name such as "tenant" is none."""
     return re.search(r"\bnan\b", text, re.IGNORECASE) is not None
 
 

@@ -84,7 +84,7 @@ class Split:
             for i, part in zip(numbers, prices, strict=True)
         ]
 
-    def beside(
+    def leave_rest(
         self, blocks: Sequence[Block], weights: Sequence[float], variances: float
     ) -> list[Fraction]:
         """Multipliers of blocks that leave a part of the amount, for the least sum of variances.
@@ -196,7 +196,7 @@ def divide(
         beside = split.least(rule.budget.noise) * times
         blocks = [p.block for p in others]
         left = replace(rule, amount=rule.amount - count)
-        multipliers = left.beside(blocks, list(map(split.weight, blocks)), beside)
+        multipliers = left.leave_rest(blocks, list(map(split.weight, blocks)), beside)
         others = list(map(PlannedBlock, blocks, multipliers))
     spent = (p.block.cost(rule.budget, rule.neighbours, p.multiplier) for p in others)
     amount = rule.amount - count - sum(spent, Fraction(0))

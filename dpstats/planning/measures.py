@@ -28,7 +28,6 @@ from dpstats.planning.previews.pretended import (
     seen_by_analyses,
 )
 from dpstats.planning.previews.simulated import Simulation
-from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import place_of
 from dpstats.schema import Schema
 
@@ -127,7 +126,8 @@ class Width(Measure):
 
     def _describe(self, result: Result) -> None:
         """Say whose width it is, and how to ask for that of another term."""
-        several = isinstance(result, EstimateResult) and len(result.terms) > 1
+        terms = [term for unit in result.terms_by_unit for term in unit]
+        several = len(terms) > 1
         shown = result.main_terms if several else ()
         self.whose, of = result.interval_of, ""
         if len(shown) == 1:
@@ -140,7 +140,7 @@ class Width(Measure):
         elif len(shown) == 1:
             self.chosen = (
                 f"the width is that of {shown[0]!r}; for another give term=, one of "
-                f"{first_few(result.terms)}"  # type: ignore[attr-defined]
+                f"{first_few(terms)}"
             )
         if self.method == "certified" and result.certified_target == "table":
             of = " for the private table"
@@ -282,8 +282,9 @@ def pvalue_in(
 
 def pvalue_of(result: Result, name: str, null: float | None, term: str | None) -> float:
     """Two-sided noise-aware p-value of the one test of an analysis."""
-    if len(result.pvalues) and isinstance(result, EstimateResult):
-        return _pvalue_of_term(result.pvalues, list(result.terms), name, null, term)
+    pvalues = result.pvalues
+    if pvalues.names:
+        return _pvalue_of_term(pvalues, list(pvalues.names), name, null, term)
     if term is not None:
         raise RequestError(f"{name!r} has a single test; drop term={term!r}")
     try:

@@ -95,7 +95,7 @@ def forest(
     ['region=north', 'region=south', 'region=west']
     >>> ax.figure.savefig("means.png")
     """
-    if not hasattr(result, "terms_by_unit"):
+    if not getattr(result, "terms_by_unit", None):
         raise RequestError(
             "this plot needs a result with estimates, such as that of dps.GroupMeans; got "
             f"{type(result).__name__}"

@@ -13,6 +13,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import Alternative, Method, Target
 from dpstats.display import as_html
 from dpstats.errors import RequestError
+from dpstats.results.named import Named
 from dpstats.results.rendering import Page, Summary, significant
 
 if TYPE_CHECKING:
@@ -188,9 +189,9 @@ class Result(FieldsCompared, ABC):
         return table.__arrow_c_stream__(requested_schema)
 
     @property
-    def pvalues(self) -> Floats:
-        """P-values that the result prints; none by default."""
-        return np.empty(0)
+    def pvalues(self) -> Named:
+        """P-values that the result prints, by parameter; none by default."""
+        return Named([])
 
     @property
     def has_intervals(self) -> bool:
@@ -258,9 +259,14 @@ class Result(FieldsCompared, ABC):
         return ""
 
     @property
-    def main_terms(self) -> list[str]:
-        """The parameters whose median width a preview shows: they have one unit."""
+    def terms_by_unit(self) -> list[list[str]]:
+        """The estimated parameters of each unit, which share an axis; none without estimates."""
         return []
+
+    @property
+    def main_terms(self) -> list[str]:
+        """The parameters of the first unit, whose median width a preview shows."""
+        return next(iter(self.terms_by_unit), [])
 
     def lacking(self, method: str, target: Target = "population") -> str:
         """Why there are no intervals of this method and target; "" where there are."""

@@ -204,18 +204,13 @@ class EstimateResult(Cached, Result):
 
     @property
     def terms_by_unit(self) -> list[list[str]]:
-        """The terms of each unit, which share an axis; all of them unless a subclass differs."""
+        """All terms, in one unit, unless a subclass differs."""
         return [list(self.terms)]
 
     @property
     def interval_of(self) -> str:
         """Proportions, unless a subclass says otherwise."""
         return "proportion" if self.scalar else "proportions"
-
-    @property
-    def main_terms(self) -> list[str]:
-        """The parameters of the first unit."""
-        return self.terms_by_unit[0]
 
     def preview_widths(self, method: Method, alpha: float = 0.05) -> Widths:
         """Widths of the intervals; of many in one unit, every so many only."""

@@ -16,6 +16,7 @@ from dpstats.error_rates import benjamini_hochberg, holm
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals
 from dpstats.results.base import Result
+from dpstats.results.named import Named
 from dpstats.results.rendering import Days, Page, shown_pvalue, significant
 from dpstats.schema.dates import check_day
 
@@ -98,9 +99,9 @@ class HypothesisResult(Result):
     notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
-    def pvalues(self) -> Floats:
+    def pvalues(self) -> Named:
         """The p-value as an array (1,)."""
-        return np.array([self.pvalue])
+        return Named([self.pvalue])
 
     def test(self, value: float | None = None, alternative: Alternative = "two-sided") -> NoReturn:
         """Refused: this is a test already.

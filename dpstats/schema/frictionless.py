@@ -168,7 +168,7 @@ def _declared(field: Mapping[str, Any], missing: Any) -> Declared:
 
 
 def _unread(field: Mapping[str, Any], levels: Any) -> str | None:
-    """What to add where cells or labels are written as dpstats does not read them."""
+    """Advice where cells or labels are written as dpstats does not read them."""
     kind = str(field.get("type"))
     if isinstance(levels, Mapping) and len(levels) < len(field["categories"]):
         return "levels: two of its categories have the same label"
