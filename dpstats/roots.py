@@ -1,4 +1,4 @@
-"""Many one-dimensional roots at once."""
+"""Where conditions change, and many one-dimensional roots at once."""
 
 from collections.abc import Callable
 
@@ -10,6 +10,14 @@ from dpstats.arrays import Floats
 _EPS = float(np.finfo(np.float64).eps)
 
 Function = Callable[[Floats, NDArray[np.intp]], Floats]
+
+
+def bisect(holds: Callable[[float], bool], low: float, high: float, steps: int) -> float:
+    """Point, just above the change, of a condition that holds at `high` and not at `low`."""
+    for _ in range(steps):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 def find_roots(

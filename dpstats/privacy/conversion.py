@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.roots import bisect
 
 Curve: TypeAlias = Callable[[float, float], float]  # of log(delta): rises in rho, falls in epsilon
 
@@ -50,7 +51,7 @@ def log_delta(rho: float, epsilon: float) -> float:
         b = math.exp(log_b)
         return (1 + 2 * b) * rho - epsilon - math.log1p(1 / b) > 0
 
-    log_b = _bisect(rising, -30.0, math.log1p((epsilon + 1) / rho))
+    log_b = bisect(rising, -30.0, math.log1p((epsilon + 1) / rho), _ROUNDS)
     b = math.exp(log_b)
     # alpha log(1 - 1/alpha) - log(alpha - 1) = -b log(1 + 1/b) - log(1 + b), without cancellation
     return b * ((1 + b) * rho - epsilon) - b * math.log1p(1 / b) - math.log1p(b)
@@ -145,7 +146,7 @@ def epsilon_of(rho: Fraction, delta: Fraction, curve: Curve = log_delta) -> floa
     most = r + 2 * math.sqrt(-r * target) + _MARGIN  # the simple bound of Bun and Steinke (2016)
     if curve(r, math.exp(_LEAST)) <= target:
         return 0.0
-    log_epsilon = _bisect(lambda x: curve(r, math.exp(x)) <= target, _LEAST, math.log(most))
+    log_epsilon = bisect(lambda x: curve(r, math.exp(x)) <= target, _LEAST, math.log(most), _ROUNDS)
     return math.exp(log_epsilon)
 
 
@@ -159,7 +160,7 @@ def rho_of(epsilon: Fraction, delta: Fraction, curve: Curve = log_delta) -> Frac
     high = math.log(e + 1)
     while curve(math.exp(high), e) <= target and high < _MOST:
         high += 1
-    excess = _bisect(lambda x: curve(math.exp(x), e) > target, _LEAST, high)
+    excess = bisect(lambda x: curve(math.exp(x), e) > target, _LEAST, high, _ROUNDS)
     # The end of the bisection is on the far side; six digits rounded down are on the near one.
     near = Decimal(math.exp(excess)) * (1 - Decimal(10) ** -12)
     return Fraction(Context(prec=6, rounding=ROUND_DOWN).create_decimal(near))
@@ -172,14 +173,6 @@ def implies(rho: Fraction, epsilon: Fraction, delta: Fraction, curve: Curve = lo
     others.
     """
     return curve(_float(rho), _float(epsilon)) <= _log(delta) - _MARGIN / 2
-
-
-def _bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Point, just above the change, of a condition that holds at `high` and not at `low`."""
-    for _ in range(_ROUNDS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
 
 
 def _log(value: Fraction) -> float:

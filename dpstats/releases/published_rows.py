@@ -56,6 +56,7 @@ from dpstats.results.estimates import EstimateResult
 from dpstats.results.hypothesis import HypothesisResult, tested_value
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, Days, Numerals, Page, brief_list, more_rows, with_dates
+from dpstats.roots import bisect
 from dpstats.schema import Category, Column, Schema, arrow
 
 if TYPE_CHECKING:
@@ -273,12 +274,7 @@ class RowsResult(_FromRows):
             above, below = low > value, high < value
             return (above and alternative != "smaller") or (below and alternative != "larger")
 
-        pvalue = 1.0
-        if rejected(0.5):
-            lowest, pvalue = self.beta, 0.5
-            for _ in range(_STEPS):
-                middle = (lowest + pvalue) / 2
-                lowest, pvalue = (lowest, middle) if rejected(middle) else (middle, pvalue)
+        pvalue = bisect(rejected, self.beta, 0.5, _STEPS) if rejected(0.5) else 1.0
         return HypothesisResult(
             self.title,
             f"{self.terms[0]} = {Days(0)(value) if dated else f'{value:.10g}'} in the population",

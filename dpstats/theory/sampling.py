@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from dpstats.checks import check_whole, is_finite, is_number, short
 from dpstats.errors import RequestError
+from dpstats.roots import bisect
 
 LARGEST_DELTA, LARGEST_GAMMA = 0.5, 0.25
 _HALVINGS = 100
@@ -172,14 +173,11 @@ class Theorem:
                 and (m is None or self._candidates(delta, n) <= m)
             )
 
-        low, high = 0.0, LARGEST_DELTA
-        if not affords(high):
+        if not affords(LARGEST_DELTA):
             return math.inf
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            low, high = (low, middle) if affords(middle) else (middle, high)
+        delta = bisect(affords, 0.0, LARGEST_DELTA, _HALVINGS)
         # What a measured reference asks for does not decrease in delta: it decides last.
-        return high if max(self._needs(high).values()) <= n else math.inf
+        return delta if max(self._needs(delta).values()) <= n else math.inf
 
     @property
     def _log(self) -> float:
