@@ -245,7 +245,8 @@ class BallMoments(Block):
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """A rational bound; exact for squared L2 if p >= 2, but for rounding.
 
-        See sensitivity.md, "Moments of rows in a ball".
+        See eq. ball-l1 and ball-l2, and ball-added for adding or removing a row, of
+        ``docs/explanation/privacy/sensitivity.md``.
         """
         p = len(self.numbers)
         shrunk = Sensitivity(Fraction(1, _SHRUNK), Fraction(1, _SHRUNK**2))

@@ -2,7 +2,8 @@
 
 A block serves three times: it sums the private rows, it evaluates candidate points, and it names
 the analyst's estimates. Functions take integer values g_f in [-B_f, B_f] on coded rows; in the
-paper's scale f = g_f / B_f lies in [-1, 1].
+paper's scale f = g_f / B_f lies in [-1, 1]. Sensitivities cite equations of
+``docs/explanation/privacy/sensitivity.md``.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ class Block(Cached, ABC):
 
     @abstractmethod
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """Sensitivity of the sums to one row under a neighbour relation."""
+        """Sensitivity of sums to a row under a neighbour relation (eq. sensitivity-of-block)."""
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """How functions of `wanted` follow from this block's sums, if any do.
@@ -371,7 +372,10 @@ class DenseValues:
 
 
 def of_weight_one(unit: Unit) -> Sensitivity:
-    """Sensitivity of functions that are not negative and add up to one at most, as cells do."""
+    """Sensitivity of functions that are not negative and add up to one at most, as cells do.
+
+    See eq. weight-of-one.
+    """
     times = Fraction(2 if unit == "replace" else 1)
     return Sensitivity(times, times)
 

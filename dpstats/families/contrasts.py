@@ -128,7 +128,7 @@ class Contrasts(Block):
         return np.asarray(values.reshape(self.size, -1))
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """That of one row of the functions; replaced, twice that in L1 and in L2."""
+        """That of an added row; replaced, twice that in L1 and in L2 (eq. contrast-sensitivity)."""
         return self.base.sensitivity("add_remove").of_rows(1 if unit == "add_remove" else 2)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Features of a row, products of them, and how much one row changes the sums of such products.
 
 All bounds for a replaced row rest on one inequality: with t_i = 1 - |x_i - x'_i|, every monomial f
-changes by at most 1 - f(t). It and the bounds are proved in
+changes by at most 1 - f(t) (eq. one-inequality). It and the bounds are proved in
 ``docs/explanation/privacy/sensitivity.md``.
 """
 
@@ -166,10 +166,10 @@ def replacement(terms: Sequence[Term]) -> Sensitivity:
 def _bound_moments(p: int, s: int, groups: int, single: int, first: bool) -> Sensitivity:
     """Bound for all first and second moments of numbers, signs and levels; exact with `first`.
 
-    Without `first`, the first moments of numbers and signs are left out. Of `groups` two levels or
-    more are used, of `single` groups one (the other is a baseline). Let h groups keep their level,
-    d of the single ones and t signs change theirs, and k of all numbers and signs turn from one end
-    to the other (sensitivity.md, "First and second moments").
+    Without `first`, the first moments of numbers and signs are left out (eq. l2-without-means). Of
+    `groups` two levels or more are used, of `single` groups one (the other is a baseline). Let h
+    groups keep their level, d of the single ones and t signs change theirs, and k of all numbers
+    and signs turn from one end to the other (eq. l1-with-signs, l1-with-groups, l2-of-moments).
     """
     every, l1, l2_squared = p + s, Fraction(0), 0
     for h, d in itertools.product(range(groups + 1), range(single + 1)):
@@ -191,7 +191,7 @@ def _bound_moments(p: int, s: int, groups: int, single: int, first: bool) -> Sen
 def _l1_of_numbers(p: int, slope: int, changed: int) -> Fraction:
     """Largest slope S - 2 S^2 - 2 sum a_i^2 + 2 changed sum max(a_i, 1 - a_i), S = sum a_i.
 
-    Over a in [0, 1]^p; see `_bound_moments`.
+    Over a in [0, 1]^p (eq. l1-with-signs with l1-with-groups); see `_bound_moments`.
     """
     half, largest = Fraction(1, 2), Fraction(0)
     for m in range(p + 1) if changed else [p]:
@@ -210,7 +210,7 @@ def _l1_of_numbers(p: int, slope: int, changed: int) -> Fraction:
 
 
 def _one_by_one(terms: Iterable[Term]) -> Sensitivity:
-    """Sum over alternatives of the largest changes that replacing a row makes.
+    """Sum over alternatives of the largest changes that replacing a row makes (eq. set-by-set).
 
     An alternative is a set of terms that share all but their levels: a row gives its product v to
     one of them at most. Replacing it changes one term by at most 2 (1 if v cannot be negative), or
@@ -240,7 +240,7 @@ def _bound_long_products(terms: Sequence[Term]) -> Sensitivity:
 
 
 def _bound_powers(terms: Sequence[Term]) -> Sensitivity:
-    """Exact for third and fourth powers: each number moves its own (sensitivity.md, "Powers")."""
+    """Exact: each number moves its own third and fourth power (eq. third-and-fourth-powers)."""
     powers: dict[Term, set[int]] = {}
     for term in terms:
         powers.setdefault(term[:1], set()).add(len(term))
@@ -257,7 +257,7 @@ def _bound_pairs_of_numbers(p: int) -> Sensitivity:
     """Bound for all products of third and fourth degree within every pair of p >= 2 numbers.
 
     A subset of them can only change less. Exact for p = 2; else L1 is 3.6% too large at p = 3 and
-    0.4% at p = 10 (sensitivity.md, "Pairs").
+    0.4% at p = 10 (eq. l1-of-pairs, l2-of-pairs).
     """
     if p == 2:
         more = Fraction(27, 125)
@@ -275,7 +275,7 @@ def _by_thresholds(terms: Sequence[Term]) -> Sensitivity:
 
     For groups that change their level, numbers of t below zero and K_i, how often uniform numbers
     are below |t_i| before the first that is not, all alternatives together change by at most an
-    integer; the largest is the bound (sensitivity.md, "Any other products").
+    integer; the largest is the bound (eq. by-patterns).
     """
     grouped = alternatives(terms)
     features = sorted({f for values, _ in grouped for f in values}, key=str)

@@ -199,7 +199,7 @@ class GroupMoments(PartsBlock):
         return (self.number,)
 
     def parts_of(self, number: Number, codes: Codes) -> Codes:
-        """(K - x)^2, 2 (K^2 - x^2) and (K + x)^2."""
+        """(K - x)^2, 2 (K^2 - x^2) and (K + x)^2 (eq. three-parts)."""
         k = number.half_points
         return np.stack([(k - codes) ** 2, 2 * (k**2 - codes**2), (k + codes) ** 2])
 
@@ -258,7 +258,7 @@ class PairMoments(PartsBlock):
         """(K - x)^2, 2 (K^2 - x^2) and (K + x)^2 on a coarse grid.
 
         Others are s (K - x) - r, 2 r and s (K + x) - r with s `_steps` and r = s (K^2 - x^2) / 2K,
-        rounded.
+        rounded (eq. rounded-parts of ``docs/explanation/privacy/sensitivity.md``).
         """
         k, steps = number.half_points, _steps(number)
         middle = (steps * (k**2 - codes**2) + k) // (2 * k)

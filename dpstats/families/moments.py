@@ -401,7 +401,8 @@ class Moments(TermBlock):
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """A rational bound, exact for all first and second moments of numbers and signs.
 
-        See sensitivity.md, "First and second moments" to "Subgroups".
+        See eq. set-by-set for adding or removing a row, and `replacement`; in a subgroup the larger
+        of both (``docs/explanation/privacy/sensitivity.md``, "Subgroups").
         """
         return self._once(("sensitivity", unit), lambda: self._sensitivity(unit))
 

@@ -2,7 +2,8 @@
 
 A person total is the sum of a function over the rows of one person that are used. Totals are added
 up row by row where rows are read, multiplied once all rows are in, and summed over persons. The
-sensitivities are proved in ``docs/explanation/privacy/sensitivity.md``.
+sensitivities are eq. person-products and persons-replaced of
+``docs/explanation/privacy/sensitivity.md``.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ class PersonProducts(Block):
         return Sensitivity(min(b.l1 for b in bounds), min(b.l2_squared for b in bounds))
 
     def _set_by_set(self) -> Sensitivity:
-        """Products of two sets (or of one), each pair of sets at its own worst."""
+        """Products of two sets (or of one, eq. persons-replaced), each pair at its own worst."""
         l1 = l2_squared = 0
         signed = [any(self.signed[t] for t in own) for own in self.sets]
         for a, b in combinations_with_replacement(range(len(self.sets)), 2):

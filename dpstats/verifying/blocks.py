@@ -79,7 +79,8 @@ def by_sets(sets: Iterable[tuple[bool, int]], unit: str, power: int) -> Fraction
 
     A set is (whether it can be negative, its number of functions). An added row changes it by one.
     A replaced one changes a single function that is not negative by one; others by two; and squares
-    by two where no product of the values of two rows is negative, else by four.
+    by two where no product of the values of two rows is negative, else by four (eq. set-by-set of
+    ``docs/explanation/privacy/sensitivity.md``).
     """
     changes = [2**power if signed else min(2, count) for signed, count in sets]
     return Fraction(len(changes) if unit == "add_remove" else sum(changes))

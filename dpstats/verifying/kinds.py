@@ -149,7 +149,8 @@ def residuals_together(
 
     Where rows differ in the columns D, the scalar product of their functions is that of a row with
     itself times -1 / (n - 1) for every column of D. The sum over residuals is therefore linear in
-    each of the indicators of D: its coefficients are added up over the subsets of every D.
+    each of the indicators of D: its coefficients are added up over the subsets of every D (eq.
+    residuals-together).
     """
     norms = (math.prod(c.bins * (c.bins - 1) for c in columns) for columns, _ in residuals)
     amounts = [weight * norm for norm, (_, weight) in zip(norms, residuals, strict=True)]
@@ -236,7 +237,7 @@ def _bin_offsets(plain: Plain, columns: Columns) -> Block:
 
 
 def _spline_table(plain: Plain, columns: Columns) -> Block:
-    """Splines are rounded to the nearest unit, and the middle one has the rest."""
+    """Splines are rounded to the nearest unit (eq. three-splines); the middle one has the rest."""
     group = _group(plain["given"], columns) if "given" in plain else None
     knots_of = list(zip(plain["columns"], plain["knots"], strict=True))
     splined = [(name, knots) for name, knots in knots_of if knots is not None]
@@ -283,7 +284,7 @@ def _in_groups(
 
 
 def _split(number: Column, s: int) -> Axis:
-    """Three parts of a number that add up to 2 s K, the middle rounded; s = 2 K is exact."""
+    """Three parts that add up to 2 s K, exact if s = 2 K, else rounded (eq. rounded-parts)."""
     k = number.half
 
     def vector(c: int) -> Entries:
@@ -390,8 +391,9 @@ def _pilot_score(plain: Plain, columns: Columns) -> Block:
     """Each set of alternatives is at most one in size, whatever the pilot.
 
     Without numbers in the terms, rows of the same levels differ in the response alone: by one. Rows
-    of other levels have two different alternatives in the sets that a changed column is in. Of a
-    line residuals are cut off and divided by that, so that such rows may differ by two.
+    of other levels have two different alternatives in the sets that a changed column is in (eq.
+    score-without-numbers). Of a line residuals are cut off and divided by that, so that such rows
+    may differ by two.
     """
     of, line = _Terms(plain, columns, _EVERY), plain["link"] == "identity"
     name, _ = _feature(plain["response"], columns, of.given, True)
@@ -451,7 +453,7 @@ def _bound_ball(p: int, cross: int) -> Argument:
     Squares: means count (w - v)^2 / 4, all of D counts once. With c = w'v the sum is
     |w|^4 + |v|^4 + (|w|^2 + |v|^2) / 4 - 2 c^2 - c / 2 <= 2 + 1/2 + 1/32, as -2c^2 - c/2 <= 1/32.
     With a weight s on the means it is (2 + s/4)^2 / 2 likewise, and Cauchy's inequality with
-    weights 1/s and 1 gives the sum of absolute values.
+    weights 1/s and 1 gives the sum of absolute values (eq. ball-l2, ball-l1 and ball-added).
     """
     quarter = Fraction(1, 4)
 
@@ -627,9 +629,10 @@ def _person_moments(plain: Plain, columns: Columns) -> Block:
     Let u be a person's totals over the number of rows, so a mean of rows: its C sets of
     alternatives have absolute values that add up to one at most. So have the products of two sets.
     With S the sum of |u_t| and Q that of squares, both at most C, absolute values of all products
-    add up to (S^2 + Q) / 2 <= C (C + 1) / 2, and squares to no more. For a person whose values are
-    replaced, u becomes v; the scalar product of all products, ((u'v)^2 + sum u_t^2 v_t^2) / 2, is
-    not negative, nor is that within one set. The number of rows does not change.
+    add up to (S^2 + Q) / 2 <= C (C + 1) / 2, and squares to no more (eq. person-products). For a
+    person whose values are replaced, u becomes v; the scalar product of all products, ((u'v)^2 +
+    sum u_t^2 v_t^2) / 2, is not negative, nor is that within one set (eq. persons-replaced). The
+    number of rows does not change.
     """
     of = _Terms(plain, columns, COARSE)
     numbers_of = [sum(level is None for _, level in term) for term in of.terms]

@@ -99,6 +99,7 @@ def _change_of_values(
         own += size - squares
     elif kept + changed == 0:
         # (P^2 - 2 (sum t)^2 + T^2 + sum (1 - t^2)^2) / 2 <= (P^2 + T^2 + P - T) / 2 <= P^2
+        # (eq. l2-without-means)
         own = size**2
     return own + changed * sum(n * (1 + abs(t)) for n, t in values) + d * size
 
@@ -116,8 +117,9 @@ def _peak(change: Callable[..., float], one: tuple[int, int], other: tuple[int, 
 def _by_powers(terms: Sequence[Term], power: int) -> Fraction | None:
     """Third and fourth moments of numbers, or of pairs of them, in the power sums of t.
 
-    Of single numbers t^3 + t^4 + 27/256 = (t + 3/4)^2 (t^2 - t/2 + 3/16), the last factor above 0.
-    Of all pairs of p numbers see "Pairs" in ``docs/explanation/privacy/sensitivity.md``.
+    Of single numbers t^3 + t^4 + 27/256 = (t + 3/4)^2 (t^2 - t/2 + 3/16), the last factor above 0
+    (eq. third-and-fourth-powers). Of all pairs of p numbers see eq. l1-of-pairs and l2-of-pairs of
+    ``docs/explanation/privacy/sensitivity.md``.
     """
     if any(level is not None for term in terms for _, level in term) or max(map(len, terms)) > 4:
         return None
@@ -147,8 +149,8 @@ def _by_patterns(terms: Sequence[Term], power: int) -> Fraction | None:
 
     In every r_i, a sum of c_k r_i^k over k is at most one of its partial sums (Abel). So r_i^k may
     be replaced by 1 for k <= j_i and by 0 beyond, with the worst j_i. In squares (1 - v)^2 is at
-    most 1 + 3 |v| if v < 0 and 1 - |v| else. Sets of numbers are held as bits: those that stay, as
-    no r_i made them 0, and those that are negative.
+    most 1 + 3 |v| if v < 0 and 1 - |v| else (eq. by-patterns). Sets of numbers are held as bits:
+    those that stay, as no r_i made them 0, and those that are negative.
     """
     sets = [(Counter(values), own, n) for (values, own), n in alternatives(terms).items()]
     features = sorted({f for powers, _, _ in sets for f in powers}, key=str)

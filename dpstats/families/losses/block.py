@@ -191,7 +191,8 @@ class LossBlock(Block):
         """Exact where all states of a row are listed, but for very many; else a bound.
 
         Where numbers have too many grid points, a row is compared with the nearest listed one: each
-        function differs there by at most its `slack` (sensitivity.md, "Losses on a grid").
+        function differs there by at most its `slack` (eq. slack-of-loss of
+        ``docs/explanation/privacy/sensitivity.md``).
         """
         return _sensitivity(self, unit)
 
@@ -253,11 +254,11 @@ def largest_distance(
 ) -> int:
     """Bound on the L1 (power 1) or squared L2 distance of two vectors of (m, d).
 
-    With a + b twice a centre, two vectors have 2 |u - v| <= |2u - a - b| + |2v - a - b|. In
-    decreasing order of the norms on the right, pairs are compared until their bound is no larger
-    than the largest distance found: then that is exact. Where it takes too long, the bound of the
-    next pair is returned, or of the farthest vector with one that is not compared. The centre is
-    that of the farthest two of `some` (c, d) of the vectors.
+    With a + b twice a centre, two vectors have 2 |u - v| <= |2u - a - b| + |2v - a - b| (eq.
+    pairs-of-states). In decreasing order of the norms on the right, pairs are compared until their
+    bound is no larger than the largest distance found: then that is exact. Where it takes too long,
+    the bound of the next pair is returned, or of the farthest vector with one that is not compared.
+    The centre is that of the farthest two of `some` (c, d) of the vectors.
     """
     found = [_distances(some[i:], some[i], power) for i in range(len(some))]
     i = int(np.argmax([own.max() for own in found]))

@@ -263,7 +263,10 @@ class SplineTable(SpreadBlock):
         return [", ".join(cell) + suffix_of(self.given) for cell in itertools.product(*labels)]
 
     def splines(self, axis: int, codes: Codes) -> tuple[Codes, Codes]:
-        """First of the splines that codes (n,) of a number are in, and values (s, n) from it on."""
+        """First of the splines that codes (n,) of a number are in, and values (s, n) from it on.
+
+        See eq. three-splines of ``docs/explanation/privacy/sensitivity.md``.
+        """
         chosen, unit = self.knots[axis], self.units[axis]
         assert chosen is not None
         knots = np.array(chosen, dtype=np.int64)

@@ -169,13 +169,14 @@ class KernelLattice(Block):
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Exact for adding or removing a row, and for replacing one if p = 1; else a bound.
 
-        No entry is negative, so two rows differ by at most twice what one row adds.
+        No entry is negative, so two rows differ by at most twice what one row adds (eq.
+        kernel-norms of ``docs/explanation/privacy/sensitivity.md``).
         """
         l1, l2 = self._moved_by_one(unit)
         return Sensitivity(Fraction(l1, self._bound), Fraction(l2, self._bound**2))
 
     def _moved_by_one(self, unit: Unit) -> tuple[int, int]:
-        """L1 and squared L2 in integer units."""
+        """L1 and squared L2 in integer units (eq. kernel-norms)."""
         if unit == "replace" and len(self.columns) == 1:
             return self._farthest
         times = 2 if unit == "replace" else 1

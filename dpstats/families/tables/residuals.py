@@ -37,7 +37,8 @@ class Residual(Block):
     outside that space is dropped afterwards, which leaves the same law.
 
     A row's function values r(x) have |r(x)|^2 = prod_a n_a (n_a - 1), and the product of those of
-    two rows is the same with -n_a for every column in which they differ (sensitivity.md).
+    two rows is the same with -n_a for every column in which they differ (eq. residual-norms of
+    ``docs/explanation/privacy/sensitivity.md``).
 
     References
     ----------
@@ -110,11 +111,14 @@ class Residual(Block):
 
     @property
     def squared_length(self) -> int:
-        """Squared L2 change of the sums when any row is added or removed."""
+        """Squared L2 change of the sums when any row is added or removed (eq. residual-norms)."""
         return math.prod(bins * (bins - 1) for bins in self.shape)
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """Exact in L2; in L1 exact for adding or removing a row, and at most twice that else."""
+        """Exact in L2; in L1 exact for adding or removing a row, and at most twice that else.
+
+        See eq. residual-norms and residual-replaced.
+        """
         largest = int(self.bounds[0])
         l1 = math.prod(2 * (bins - 1) for bins in self.shape)
         times = 1 if unit == "add_remove" else 2
@@ -145,8 +149,8 @@ def joint_l2_squared(
     """Largest sum over residuals of precision times squared L2 change, for one row; exact.
 
     Replacing a row, no single change is the worst for every residual: the sum depends on the set of
-    columns in which the rows differ, and is maximised over all of them. With more than
-    `MOST_COLUMNS` columns it is bounded by the sum of the maxima.
+    columns in which the rows differ, and is maximised over all of them (eq. residuals-together).
+    With more than `MOST_COLUMNS` columns it is bounded by the sum of the maxima.
 
     Parameters
     ----------
