@@ -422,7 +422,10 @@ class Asker:
 
 
 class Ends:
-    """Ends of the interval of one question over the tables that agree with a release."""
+    """Ends of the interval of one question over the tables that agree with a release.
+
+    Eq. question-as-ratio of docs/explanation/inference/what-a-release-can-answer.md.
+    """
 
     def __init__(self, question: Question, tables: Consistent) -> None:
         self.question, self.program = question, tables.program

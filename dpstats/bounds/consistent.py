@@ -208,6 +208,7 @@ def touched(sources: Sources, columns: Iterable[Column]) -> bool:
 def consistent(sources: Sources, question: Question, alpha: float) -> Consistent:
     """Tables that agree with a release with probability 1 - alpha, for one question.
 
+    Eq. tables-that-agree of docs/explanation/inference/what-a-release-can-answer.md.
     Which functions are used depends on what was measured and on the question, never on an answer.
     TooManyStates if the question distinguishes more combinations of levels than a program may have.
     """

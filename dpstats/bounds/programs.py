@@ -7,7 +7,7 @@ multipliers y give, for c >= 0 with A c between `low` and `high` and sum c betwe
 
 r = min_j (v - A'y)_j (weak duality). The bounds below are this right side at the solver's
 multipliers, less the rounding of the sums: a solver that stops early gives a wider bound, never a
-wrong one.
+wrong one. Equations are those of docs/explanation/inference/what-a-release-can-answer.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Contradiction(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Program(Cached):
-    """The tables that agree with bounds on sums."""
+    """The tables that agree with bounds on sums (eq. tables-that-agree)."""
 
     matrix: csr_array[Any]  # (d, m) values of functions in states
     low: Floats  # (d,) bounds on their sums over the rows; may be infinite
@@ -53,9 +53,10 @@ class Program(Cached):
         """Lower bound of the ratio of two sums (m,); `at_least` > 0 is one of the denominator.
 
         By Charnes and Cooper's substitution w = t c, t = 1 / (denominator'c), one more linear
-        program. If it gives the ratio x, the least sum of numerator - x denominator is near 0;
-        where the certified one is below 0, the ratio is lower by that over the least denominator.
-        Contradiction if no table with such a denominator agrees with the bounds.
+        program (eq. linear-ratio). If it gives the ratio x, the least sum of numerator - x
+        denominator is near 0; where the certified one is below 0, the ratio is lower by that over
+        the least denominator. Contradiction if no table with such a denominator agrees with the
+        bounds.
         """
         from scipy import sparse
 
@@ -125,7 +126,7 @@ class Program(Cached):
         return joined
 
     def _certified(self, values: Floats, y: Floats) -> float:
-        """The right side of weak duality, less what rounding can add to it."""
+        """The right side of weak duality, less what rounding can add to it (eq. weak-duality)."""
         pulled = self.matrix.T @ y
         size = np.abs(values).max() + float(np.max(abs(self.matrix).T @ np.abs(y), initial=0.0))
         least = float(np.min(values - pulled)) - _ROUNDING * size

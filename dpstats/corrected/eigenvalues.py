@@ -140,7 +140,8 @@ def sampling_radii(
     """Distance of the population's covariance from that of n rows, in spectral norm and in trace.
 
     With d the error of the mean, the rows' covariance is mean(yy') - dd'. The first is within the
-    matrix Bernstein bound (Tropp 2012, Theorem 6.1) of its expectation, the trace within
+    matrix Bernstein bound (Tropp 2012, Theorem 6.1; eq. matrix-bernstein of
+    docs/explanation/inference/graphical-models.md) of its expectation, the trace within
     Bernstein's; E yy' is bounded by the lower tail of a mean of non-negative variables (Maurer
     2003, J. Inequal. Pure Appl. Math. 4, 15) at its own top vector; |d| has mean at most the root
     of ball / n and moves by at most 2 sqrt(ball) / n with one row (McDiarmid).

@@ -40,7 +40,8 @@ class BallMoments(Block):
     The number of shrunk rows is measured too, at little cost: it cannot be estimated otherwise.
 
     Each number is centred and divided, z = (x - center) / scale, and the row is shrunk to the
-    norm R = `clip_norm`: w = z / max(R, |z|). Built by `BallMoments.of`.
+    norm R = `clip_norm`: w = z / max(R, |z|) (eq. shrunk-row of
+    docs/explanation/inference/moments.md). Built by `BallMoments.of`.
 
     Rows are integers y, about w times `RADIUS`. Each z / R is rounded to the nearest such integer,
     by a table of the column's codes; a longer row is multiplied by RADIUS / |y|, with |y| rounded

@@ -1,7 +1,8 @@
 """The score of a generalised linear model at a pilot: the second stage of a regression.
 
 A score E x (y - mean(x'b)) is no polynomial, so that moments and tables determine it in part only.
-Once noisy answers give a pilot b0, its p functions at b0 can be measured themselves.
+Once noisy answers give a pilot b0, its p functions at b0 can be measured themselves (eq. 9 of
+docs/explanation/regression/logistic-regression.md).
 """
 
 from __future__ import annotations

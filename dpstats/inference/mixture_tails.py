@@ -1,14 +1,15 @@
 """Tails and quantiles of a normal error plus many small noises, by the saddlepoint method.
 
 Lugannani and Rice's formula (1980, Adv. Appl. Prob. 12, 475-490) has a small *relative* error at
-any distance, since the cumulant generating function is known (eq. 7 of
+any distance, since the cumulant generating function is known (eq. generating-function of
 docs/explanation/inference/graphical-models.md):
 
     K(t) = s^2 t^2 / 2 + sum over Gaussian k of v_k t^2 / 2 - sum over Laplace k of
     m_k log(1 - v_k t^2 / (2 m_k)),
 
 v_k the variance of a noise and m_k the number of its Laplace terms. With K'(t) = x, r = sqrt(2 (t x
-- K)) and u = t sqrt(K''(t)), the tail above x is 1 - Phi(r) + phi(r) (1/u - 1/r).
+- K)) and u = t sqrt(K''(t)), the tail above x is 1 - Phi(r) + phi(r) (1/u - 1/r) (eq.
+saddlepoint-tail).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class MixtureTails(Cached):
         )
 
     def _derivatives(self, t: Floats) -> tuple[Floats, Floats, Floats]:
-        """K, K' and K'' at one t for each law."""
+        """K, K' and K'' at one t for each law (eq. generating-function)."""
         square = (t * t)[:, np.newaxis]
         share = self._rates * square
         rest = 1 - share
@@ -102,7 +103,7 @@ class MixtureTails(Cached):
         return np.asarray(np.where(near, 2 * special.ndtr(-x / sd), np.clip(found, 0, 1)))
 
     def _at(self, t: Floats) -> tuple[Floats, Floats]:
-        """The point x of a saddlepoint t, and the tail above it."""
+        """The point x of a saddlepoint t, and the tail above it (eq. saddlepoint-tail)."""
         from scipy import special
 
         value, x, second = self._derivatives(t)

@@ -32,9 +32,10 @@ class RowCount:
         """The count for a result whose noise-aware intervals are for independent persons.
 
         With z_i the mean-zero term of row i in a linearised estimate, (sum over the rows of a
-        person)^2 is at most their number times the sum of squares (Cauchy and Schwarz): if persons
-        are independent, the sampling variance is at most `rows_per_person` times that of
-        independent rows, for estimates of several parameters in every direction.
+        person)^2 is at most their number times the sum of squares (Cauchy and Schwarz; eq.
+        rows-of-a-person of docs/explanation/inference/persons.md): if persons are independent, the
+        sampling variance is at most `rows_per_person` times that of independent rows, for estimates
+        of several parameters in every direction.
         """
         return replace(self, allowed_for=self.rows_per_person > 1)
 

@@ -1,4 +1,7 @@
-"""Estimates from several plausible tables, pooled by Rubin's rules."""
+"""Estimates from several plausible tables, pooled by Rubin's rules.
+
+Equations are those of docs/explanation/inference/what-a-release-can-answer.md.
+"""
 
 from __future__ import annotations
 
@@ -277,7 +280,7 @@ def independent_rows(n: int, rows_per_person: int) -> int:
 
 
 def _degrees(within: Floats, between: Floats, draws: int, n: int | None) -> Floats:
-    """Degrees of freedom of Welch and Satterthwaite, for T = within + between."""
+    """Degrees of freedom of T = within + between (eq. pooled-variance, pooled-degrees)."""
     total = within + between
     share_within = np.where(total > 0, within / np.where(total > 0, total, 1.0), 1.0)
     rate = (1 - share_within) ** 2 / (draws - 1)

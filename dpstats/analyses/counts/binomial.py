@@ -121,9 +121,10 @@ def proportion_interval(
     """Exact confidence interval for p from T + U.
 
     F_p(T + U) is uniform under p because F_p is continuous, so {p: alpha/2 <= F_p(T + U) <=
-    1 - alpha/2} covers p with probability exactly 1 - alpha; F_p decreases in p, so this set is
-    an interval. Its ends are two roots; without a lower (upper) root the end is 0 (1). A T + U
-    outside [0, n] is read as the nearer end, which can only cover more: see `within_counts`.
+    1 - alpha/2} covers p with probability exactly 1 - alpha (eq. 6 of
+    docs/explanation/inference/shares-and-tables.md); F_p decreases in p, so this set is an
+    interval. Its ends are two roots; without a lower (upper) root the end is 0 (1). A T + U outside
+    [0, n] is read as the nearer end, which can only cover more: see `within_counts`.
 
     Awan, J. and Slavkovic, A. (2018). Differentially private uniformly most powerful tests for
     binomial data. NeurIPS.

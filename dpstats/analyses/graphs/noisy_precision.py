@@ -1,4 +1,7 @@
-"""The inverse of a noisy covariance matrix, less the bias of the noise."""
+"""The inverse of a noisy covariance matrix, less the bias of the noise.
+
+Equations are those of docs/explanation/inference/graphical-models.md.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,9 @@ class NoisyPrecision(Cached):
 
     The noisy S = M - mm' is unbiased once the noise variance of the means is added to its diagonal.
     Its inverse is not: with E the noise, E (Sigma + E)^-1 = Theta + Theta B Theta to second order,
-    B_ij = E (E Theta E)_ij, and S + B is inverted in its place. With T_ij the variance of E_ij,
-    B_ii = sum_k T_ik Theta_kk and B_ij = T_ij Theta_ij: a ridge of known size. Without noise this
-    is the inverse.
+    B_ij = E (E Theta E)_ij (eq. inverse-of-noisy), and S + B is inverted in its place. With T_ij
+    the variance of E_ij, B_ii = sum_k T_ik Theta_kk and B_ij = T_ij Theta_ij: a ridge of known size
+    (eq. ridge-of-noise). Without noise this is the inverse.
     """
 
     covariance: NoisyCovariance
@@ -83,7 +86,7 @@ class NoisyPrecision(Cached):
 
     @cached_property
     def noise_variances(self) -> Floats:
-        """(p, p) variances of the noise on the covariances, to first order."""
+        """(p, p) noise variances of the covariances, to first order (eq. noise-of-covariances)."""
         square = self.covariance.moments.noise_sd**2
         of_mean, mean = square[0, 1:], self.covariance.mean**2
         crossed = mean[:, np.newaxis] * of_mean + of_mean[:, np.newaxis] * mean
@@ -97,7 +100,7 @@ class NoisyPrecision(Cached):
 
     @cached_property
     def matrix(self) -> Floats:
-        """(p, p) the precision matrix, of the covariance with divisor n; nan if singular."""
+        """(p, p) the precision matrix, divisor n (eq. corrected-inverse); nan if singular."""
         if self.singular:
             return np.full((self.p, self.p), np.nan)
         noise, inverse = self.noise_variances, self._inverse
@@ -121,7 +124,8 @@ class NoisyPrecision(Cached):
         With S = Sigma + E, |E| at most q in spectral norm, H the inverse of S and h_i its columns,
         Theta = H + H E Theta, so |Theta - H|_ij <= |h_i| |E Theta e_j|. With l the least eigenvalue
         of S and l > q, |E Theta e_j| <= q |Theta e_j|, and Theta = (I - H E)^-1 H gives
-        |Theta e_j| <= |h_j| / (1 - q / l). Hence the bound |h_i| |h_j| q l / (l - q).
+        |Theta e_j| <= |h_j| / (1 - q / l). Hence the bound |h_i| |h_j| q l / (l - q) (eq.
+        certified-precision).
 
         For the table, of the covariance with divisor n - 1.
         """

@@ -1,4 +1,7 @@
-"""Intervals, tests and certified verdicts for correlations and partial correlations of pairs."""
+"""Intervals, tests and certified verdicts for correlations and partial correlations of pairs.
+
+Equations are those of docs/explanation/inference/graphical-models.md.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +49,10 @@ class PairLaws(Cached):
 
         d(sign r) = tr(M dS),  M = (a_i a_j' + a_j a_i')/2 - r/2 (a_i a_i' + a_j a_j'),
 
-    up to the sign in the first case. S follows from moments, so the error of r from the noise is a
-    weighted sum of the measured noises with known laws; that from sampling is the mean of a
-    quadratic form y'My of centred rows over n, asymptotically normal. atanh r is used: its sampling
-    variance is 1/(n - 1 - k) for normal rows, k the number of other columns.
+    up to the sign in the first case (eq. first-order-of-pair). S follows from moments, so the error
+    of r from the noise is a weighted sum of the measured noises with known laws; that from sampling
+    is the mean of a quadratic form y'My of centred rows over n, asymptotically normal. atanh r is
+    used: its sampling variance is 1/(n - 1 - k) for normal rows, k the number of other columns.
     """
 
     covariance: NoisyCovariance
@@ -135,7 +138,7 @@ class PairLaws(Cached):
             yield some, gradient
 
     def _forms(self, pairs: Pairs, at: Floats) -> Floats:
-        """(d, p, p) the matrices M."""
+        """(d, p, p) the matrices M (eq. first-order-of-pair)."""
         i, j = (self.directions[side] for side in pairs)
         cross = i[:, :, np.newaxis] * j[:, np.newaxis, :]
         own = i[:, :, np.newaxis] * i[:, np.newaxis, :] + j[:, :, np.newaxis] * j[:, np.newaxis, :]
@@ -240,7 +243,7 @@ class PairIntervals(Intervals, Cached):
         return len(self.pairs[0])
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
-        """Limits, two (d,) arrays in [-1, 1]."""
+        """Limits, two (d,) arrays in [-1, 1] (eq. interval-of-pair)."""
         low, high = np.full_like(self.values, -1.0), np.full_like(self.values, 1.0)
         if self.known.any():
             at = self.values[self.known]
@@ -269,7 +272,7 @@ class PairIntervals(Intervals, Cached):
         return list(verdicts)
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) that each correlation equals `value`, where intervals end; 1 if unknown."""
+        """P-values (d,) that each correlation equals `value`; 1 if unknown (eq. test-of-pair)."""
         if not -1 < value < 1:
             raise RequestError(
                 "a correlation of exactly -1 or 1 cannot be tested; test a value between them"
@@ -309,7 +312,7 @@ class PartialIntervals(PairIntervals):
 
     Certified: the noise (and, for the population, the sampling error) of the whole covariance
     matrix is within a spectral radius, so all entries of the precision matrix are within bounds
-    jointly, and partial correlations follow by interval arithmetic.
+    jointly, and partial correlations follow by interval arithmetic (eq. partial-correlation).
     """
 
     @cached_property

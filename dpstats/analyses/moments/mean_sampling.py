@@ -57,7 +57,8 @@ def small_sample(n: Floats | float, k: float, p: int) -> Floats:
     """Factor of a covariance from sums over persons: G / (G - 1) (n - 1) / (n - p).
 
     As of statsmodels' cluster covariance, for p parameters, n rows and G = n / k persons: the
-    fewest that there can be if a person has at most k rows.
+    fewest that there can be if a person has at most k rows (eq. factor-of-persons of
+    docs/explanation/inference/persons.md).
     """
     rows = np.maximum(n, k + 1.0)
     ratios = [(rows - 1) / np.maximum(rows - p, 1), (n - 1) / np.maximum(n - p, 1)]

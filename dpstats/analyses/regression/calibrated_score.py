@@ -5,11 +5,12 @@ covariance of their noise, candidates get the weights of the regression estimato
 
     w_i = h_i (1 + (F(z_i) - E_h F)' G^-1 (t - E_h F)),   G = Cov_h(F) + nu S,
 
-and the estimate solves sum_i w_i psi_b(z_i) = 0. Its error has a sampling part, noise c'Sc with
-c = G^-1 Cov_h(F, psi), and what F does not determine, r = psi - c'F, which has variance
-Var_h(r) kappa / n, and inside bins .06 of its own: rules, not theorems. Where a person may have k
-rows, n / k takes the place of n in all parts but the noise. Why each part is as it is, and the
-tests of a value, are in docs/explanation/regression/logistic-regression.md.
+(eq. 7 of docs/explanation/regression/logistic-regression.md), and the estimate solves
+sum_i w_i psi_b(z_i) = 0. Its error has a sampling part, noise c'Sc with c = G^-1 Cov_h(F, psi), and
+what F does not determine, r = psi - c'F, which has variance Var_h(r) kappa / n, and inside bins .06
+of its own (eq. 8 there): rules, not theorems. Where a person may have k rows, n / k takes the place
+of n in all parts but the noise. Why each part is as it is, and the tests of a value, are on that
+page.
 
 References
 ----------
@@ -126,7 +127,7 @@ class CalibratedScore(Score):
 
     @cached_property
     def weights(self) -> Floats:
-        """(m,) w."""
+        """(m,) w (eq. 7)."""
         gap = self.answers.means - self._fitted_means
         pull = linalg.cho_solve(self._factor(), gap)
         by = self.functions.T @ pull - float(self._fitted_means @ pull)
@@ -254,7 +255,7 @@ class CalibratedScore(Score):
         return Average(estimate, sampling, privacy)
 
     def covariances(self, combinations: Floats) -> Floats:
-        """(2, k, k) from sampling and from privacy, with the density's."""
+        """(2, k, k) from sampling and from privacy, with the density's (eq. 8)."""
         rest = combinations @ self._own_parts[1] @ combinations.T
         own, inside = np.diag(rest), np.diag(combinations @ self._inside @ combinations.T)
         part = np.sqrt(np.minimum(own, inside) / np.where(own > 0, own, 1.0))

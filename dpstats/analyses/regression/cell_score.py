@@ -7,7 +7,7 @@ a bin, the score is to second order in the width of the bins
     U(b) = sum_c x_c [T_c1 - N_c (s(e_c) + v_c) - s'(e_c) d_c'b L_c],   e_c = x_c'b,
 
 v_c = s_2(e_c) (d_c'b)^2 / 6 for rows that are spread evenly in the bin. It is linear in the noisy
-counts. See docs/explanation/regression/logistic-regression.md.
+counts (eq. 6). Equations are those of docs/explanation/regression/logistic-regression.md.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ _ROUNDING = 2.0**-52
 class LeastSquares(Cached):
     """Normal equations A b = c whose entries are measured with noise of a known law.
 
-    The error c - A b is linear in the noise at the population's b
-    (docs/explanation/regression/ols.md). In a test of h'b = v, b is estimated under that
+    The error c - A b is linear in the noise at the population's b (eq. 1a of
+    docs/explanation/regression/ols.md). In a test of h'b = v, b is estimated under that
     hypothesis: intervals become unbounded where the noise does not exclude a singular A, as
     Fieller's do, and are the classical ones where it is small.
 

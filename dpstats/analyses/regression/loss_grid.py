@@ -590,7 +590,8 @@ class NearMinimisers:
     a subgradient, the function at b is at least l + sum_j min(s_j^- (b - f)_j, s_j^+ (b - f)_j): by
     convexity s_j^+ is at most (high(g) - l) / (g - f)_j for every grid point g after f along axis
     j, s_j^- alike, and |s_j| <= reach_j. Points where some f makes this larger than U are no
-    minimisers.
+    minimisers (eq. slope-at-point and lower-bound-of-loss of
+    docs/explanation/regression/m-estimation.md).
     """
 
     axes: Sequence[Floats]  # the grid: p axes of increasing values (k_j,); the box is its hull
@@ -614,7 +615,7 @@ class NearMinimisers:
 
     @cached_property
     def slopes(self) -> tuple[Floats, Floats]:
-        """(d, p) bounds s^- and s^+ on the subgradients at the grid points."""
+        """(d, p) bounds s^- and s^+ on the subgradients at the grid points (eq. slope-at-point)."""
         shape = [len(axis) for axis in self.axes]
         low, high = self.low.reshape(shape), self.high.reshape(shape)
         sides = []
@@ -639,7 +640,7 @@ class NearMinimisers:
         return not self.convex and bool(np.any(np.isinf(self.reach)))
 
     def lower(self, first: Floats, last: Floats) -> Floats:
-        """Lower bounds (m,) of the function on boxes with corners `first` <= `last`, (m, p)."""
+        """Lower bounds (m,) on boxes from `first` to `last`, (m, p) (eq. lower-bound-of-loss)."""
         least, most = self.slopes
         bounds = np.empty(len(first))
         size = max(1, _ENTRIES // len(self.low))

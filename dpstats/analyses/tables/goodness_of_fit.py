@@ -370,7 +370,8 @@ class Departures:
     """T - n p0 for noisy counts T of one column's cells.
 
     Where n is public this is X - n p0 + Z. Otherwise the measured number of rows N takes its place:
-    X - n p0 + Z - p0 (N - n), which depends on the true n through sampling alone.
+    X - n p0 + Z - p0 (N - n), which depends on the true n through sampling alone (eq. 7 of
+    docs/explanation/inference/shares-and-tables.md).
     """
 
     answers: Answers  # the d counts; last also the number of rows, where it is not public
