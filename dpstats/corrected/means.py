@@ -81,7 +81,7 @@ def wasserstein_bound(values: Floats, cuts: Floats, low: Floats, high: Floats) -
     It lives between the first and last of `cuts` (k + 1,), its distribution function within `low`
     and `high` (k,) between neighbouring cuts. The distance is the integral of |F - G| over the
     line, and the largest difference of the means of a function with slope at most one (Kantorovich
-    and Rubinstein).
+    and Rubinstein; eq. wasserstein of docs/explanation/synthetic-rows/certificate.md).
     """
     points = np.sort(values)
     knots = np.unique(np.concatenate([cuts, points]))

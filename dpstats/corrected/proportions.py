@@ -27,7 +27,8 @@ def proportion_confint(
     lowest and highest integers of the box, which cover with probability 1 - (alpha - beta).
     Together the error is at most alpha, whatever the sample size. With n between bounds the
     count is at least n_low (p - radius), and the limits decrease in n at a given count: the lower
-    one is that of the least count in n_high rows, and the upper that of the most in n_low.
+    one is that of the least count in n_high rows, and the upper that of the most in n_low (eq.
+    count-of-share of docs/explanation/synthetic-rows/certificate.md).
 
     Parameters
     ----------

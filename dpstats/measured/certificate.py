@@ -1,11 +1,13 @@
 """The certificate: how far the synthetic rows can be from the private ones, without assumptions.
 
-For every test function |mean_Y f - mean_X f| <= |mean_Y f - b_f| + |b_f - mean_X f|. The first term
-follows from the release; the second is the noise itself, whose law is known exactly. The bound
-holds for any data and any Y, however the rows were fitted. Where the number of rows n is not
-public, quantiles of the noise give a box for the sum S_f and n; the bound is the largest
-|mean_Y f - S / (n B_f)| over the box, reached at a corner because S / n is monotone in each. A
-private mean is within the range of its function, so the box is cut to it and no bound exceeds it.
+For every test function |mean_Y f - mean_X f| <= |mean_Y f - b_f| + |b_f - mean_X f| (eq.
+certificate of docs/explanation/synthetic-rows/certificate.md, as all here). The first term follows
+from the release; the second is the noise itself, whose law is known exactly. The bound holds for
+any data and any Y, however the rows were fitted. Where the number of rows n is not public,
+quantiles of the noise give a box for the sum S_f and n (eq. box-of-sums); the bound is the largest
+|mean_Y f - S / (n B_f)| over the box, reached at a corner because S / n is monotone in each (eq.
+corners-of-mean). A private mean is within the range of its function, so the box is cut to it and no
+bound exceeds it.
 
 Functions that only calibrate intervals (coarse moments) are measured roughly, and no answer is a
 mean of them; the certificate leaves them out.
@@ -243,8 +245,8 @@ def certify(
     """Certificate of means (|F|,) over any synthetic rows, for all test functions that answer.
 
     The noises are independent: bounds whose product of probabilities is 1 - alpha hold jointly,
-    exactly so; for the number of rows see `joint_with_count`. Tables that follow from residuals
-    share noise: then see `certify_answers`.
+    exactly so (eq. joint-certificate); for the number of rows see `joint_with_count`. Tables that
+    follow from residuals share noise: then see `certify_answers`.
     """
     check_alpha(alpha)
     sources = _without_constraints(measured)

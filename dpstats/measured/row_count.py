@@ -91,7 +91,7 @@ class RowCount:
         return self.within(0 if self.law is None else self.law.quantile(beta))
 
     def within(self, q: float) -> tuple[int, int]:
-        """Bounds on the numbers of rows whose distance from the estimate is at most q."""
+        """Bounds on numbers of rows within q of the estimate (eq. box-of-sums, certificate.md)."""
         low, high = self.estimate - q, self.estimate + q
         if not self.whole:
             return max(1, math.floor(low)), max(1, math.ceil(high))

@@ -181,7 +181,8 @@ class LatticeLaw(ABC):
 class DiscreteLaplace(LatticeLaw):
     """Law of the sum Z of independent discrete Laplace variables of one scale.
 
-    One term has P(Z = z) = (1 - a) / (1 + a) * a**abs(z) with a = exp(-1 / scale) [1]_.
+    One term has P(Z = z) = (1 - a) / (1 + a) * a**abs(z) with a = exp(-1 / scale) [1]_ (eq.
+    laplace-noise of docs/explanation/privacy/privacy.md).
 
     Parameters
     ----------
@@ -303,7 +304,8 @@ def joint_quantiles(laws: Sequence[NoiseLaw], beta: float) -> NDArray[np.int64]:
     Returns
     -------
     (F,) int64
-        q with ``prod_f P(abs(Z_f) <= q_f) >= 1 - beta``.
+        q with ``prod_f P(abs(Z_f) <= q_f) >= 1 - beta`` (eq. joint-certificate of
+        docs/explanation/synthetic-rows/certificate.md).
     """
     beta = _check_probability(beta, "beta")
     counts = Counter(laws)

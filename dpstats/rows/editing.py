@@ -343,8 +343,8 @@ def resampled(
     """Rows of which some are copied and others dropped, where that brings the counts closer.
 
     Each row is worth 1 + v, with the v of a few steps of conjugate gradients towards least squares
-    ("Whole rows" in docs/explanation/synthetic-rows/generator.md), and gets so many copies, rounded
-    up or down: no edit of one or two columns does that where every column follows from another. The
+    (eq. 18 of docs/explanation/synthetic-rows/generator.md), and gets so many copies, rounded up or
+    down: no edit of one or two columns does that where every column follows from another. The
     second is the misfit of these rows.
     """
     number = rows.shape[1]

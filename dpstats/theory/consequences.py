@@ -4,8 +4,8 @@ delta bounds, for all functions at once, the distance of a mean over the synthet
 over the private rows X, in the scale where functions have values in [-1, 1] (BL24, Definition
 II.2). It is `Sizes.error` of a theorem, 8 times the delta that sizes are asked for, or
 `release.accuracy().delta`. Where a theorem promises nothing it is infinite, and so are the bounds
-(1 for a sine). They are exact inequalities on that event, for any rows;
-docs/explanation/synthetic-rows/theory.md has their proofs.
+(1 for a sine). They are exact inequalities on that event, for any rows; "What follows for
+statistics" in docs/explanation/synthetic-rows/theory.md has them with their proofs.
 """
 
 from __future__ import annotations
@@ -192,7 +192,8 @@ def least_squares_error(delta: float, smallest: float, coefficients: ArrayLike) 
     """Euclidean distance of the least squares coefficients of private and synthetic rows.
 
     With A b = c the normal equations of Y, (A + E)(b + d) = c + f has d = (A + E)^-1 (f - E b), at
-    most (sqrt(p) delta + p delta |b|) / (s - p delta), s the smallest eigenvalue of A.
+    most (sqrt(p) delta + p delta |b|) / (s - p delta), s the smallest eigenvalue of A
+    (eq. moved-coefficients).
 
     Parameters
     ----------
@@ -234,7 +235,7 @@ def precision_error(delta: float, p: int, smallest: float, *, centred: bool = Fa
     """Spectral norm of the difference of the inverse covariance matrices of X and Y.
 
     (A + E)^-1 - A^-1 = -(A + E)^-1 E A^-1 has a norm of at most e / (s (s - e)), s the smallest
-    eigenvalue of Y's matrix and e from `covariance_error`.
+    eigenvalue of Y's matrix and e from `covariance_error` (eq. moved-inverse).
 
     Parameters
     ----------
@@ -268,7 +269,8 @@ def excess_risk(delta: float, lipschitz: float, mesh: float, *, bound: float = 1
 
     Losses at the points of a grid are functions of F, so risks there agree within bound * delta.
     Every beta is within `mesh` of a point, so risks agree within D = bound * delta + 2 L mesh
-    everywhere, and the minimiser for Y has a private risk of at most 2 D above the least.
+    everywhere (eq. moved-risk), and the minimiser for Y has a private risk of at most 2 D above the
+    least.
 
     Parameters
     ----------

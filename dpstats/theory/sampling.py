@@ -3,6 +3,7 @@
 All assume that the n rows are independent draws from one distribution nu, that neighbours replace
 one row, that every mean gets independent Laplace noise of scale sigma, that the density is the
 minimax one, and that the k rows are independent draws from it. BL24 is Bojkovic & Loh (2024).
+Equations are those of docs/explanation/synthetic-rows/theory.md.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from dpstats.roots import bisect
 LARGEST_DELTA, LARGEST_GAMMA = 0.5, 0.25
 _HALVINGS = 100
 # At beta = 2/3 and 1/2, (beta^-3 - 1)/(1 - beta) is 57/8 and 14: the constants that BL24's proofs
-# leave unnamed. The total variations that they multiply have a factor 1/2, 1 and tau/3.
+# leave unnamed (eq. printed-condition). The total variations that they multiply have a factor 1/2,
+# 1 and tau/3.
 _C1, _C2, _C_KERNEL = 57 / 16, 57 / 8, 14 / 3
 HISTOGRAM_CONDITION = 9 / 5
 PEAK, FACES = 0.8, 1.2  # of a folded normal kernel with bandwidth h <= 1/2, times 1/h
@@ -34,7 +36,7 @@ class Sizes:
     n, k, m : int
         Least numbers of private rows, synthetic rows and candidates.
     sigma : float
-        Scale of the Laplace noise on every mean.
+        Scale of the Laplace noise on every mean (eq. condition-and-scale).
     condition_number : float
         K, the bound on the Renyi condition number of nu and the reference density mu, the
         mean under mu of (dnu/dmu)^2; the candidates are in proportion to it.
@@ -72,7 +74,7 @@ class Sizes:
 
 @dataclass(frozen=True, kw_only=True)
 class Theorem:
-    """Any reference density: the conditions that all theorems share.
+    """Any reference density: the conditions that all theorems share (eq. reference-sizes).
 
     Parameters
     ----------
@@ -259,8 +261,8 @@ class ReferenceSampling(Theorem):
 class UniformSampling(Theorem):
     """BL24, Theorem B.1: uniform candidates on a finite domain.
 
-    K = |Omega|, whatever the distribution of the rows. As printed, with the sensitivity as an
-    argument: 2 |F| is valid, but for the cells of m tables it is 2 m.
+    K = |Omega|, whatever the distribution of the rows (eq. uniform-condition). As printed, with the
+    sensitivity as an argument: 2 |F| is valid, but for the cells of m tables it is 2 m.
 
     Parameters
     ----------
@@ -326,7 +328,8 @@ class HistogramSampling(Theorem):
     probability, which leaves out the 4 gamma of Theorem II.1 and applies it to a density that
     depends on the rows. Default sizes come from a shorter proof: K <= max dnu/dmu = 9/5 where
     every cell holds 3/4 of its expected rows and no noise is more than an eighth of the smallest
-    cell's. It needs n of order log|Omega| / tau_1, where the paper's needs |Omega| / tau_1^2.
+    cell's (eq. histogram-size). It needs n of order log|Omega| / tau_1, where the paper's needs
+    |Omega| / tau_1^2.
 
     Examples
     --------
@@ -412,8 +415,9 @@ class KernelSampling(Theorem):
     point is of order 1 / (n h^p) and not 1 / (n h), decrease with log n only; the kernel estimate
     is half of the density or less on the faces of the cube; the noise has (k + 1) where the
     lattice has (k + 1)^p points. The corrected theorem folds the kernel at the faces, keeps a
-    bandwidth and a lattice in proportion to tau / L, and has explicit constants, for the operator
-    of order one: every one of four errors is at most tau / 6, and K = 3 + 2 tau.
+    bandwidth and a lattice in proportion to tau / L (eq. kernel-lattice), and has explicit
+    constants, for the operator of order one: every one of four errors is at most tau / 6, and
+    K = 3 + 2 tau (eq. kernel-sizes).
 
     Examples
     --------
