@@ -37,7 +37,8 @@ _WIDER = Fraction(103, 100)  # the most by which noise may grow where all rows a
 class Split:
     """A rule for the noise multiplier of every block.
 
-    Equal noise in natural units, as in BL24, times r for blocks that tolerate more noise
+    Equal noise in natural units, as in BL24 (eq. equal-split of
+    docs/explanation/privacy/privacy.md), times r for blocks that tolerate more noise
     (`noise_factor`); or the least sum of the noise variances over r^2 over all functions.
     Without r that is sum_b d_b v_b for blocks of d_b functions, where block b spends e_b and
     v_b = 2 (D1_b / e_b)^2 (Laplace) or v_b = D2_b / (2 e_b) (Gaussian); by Lagrange's rule
@@ -89,7 +90,8 @@ class Split:
     ) -> list[Fraction]:
         """Multipliers of blocks that leave a part of the amount, for the least sum of variances.
 
-        `variances` is the weighted sum for what gets the rest, if it spends one.
+        `variances` is the weighted sum for what gets the rest, if it spends one (eq. part-of-tables
+        of docs/explanation/inference/overlapping-tables.md).
         """
         parts = [self._optimal(each, weight) for each, weight in zip(blocks, weights, strict=True)]
         rest = self._least(Fraction(variances / (1 if self.budget.noise == "gaussian" else 2)))
@@ -256,7 +258,7 @@ def _beside_the_count(
 
 
 def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
-    """Fair part of the budget for the number of rows: what it would get in an equal split."""
+    """Fair part for the number of rows: what it would get in an equal split (eq. part-of-count)."""
     if rule.neighbours.copies > 1:
         has_count = any(block.derive(ROWS, complements=False) is not None for block in blocks)
         return rule.amount / (100 if has_count else 20)
@@ -273,9 +275,10 @@ def _least_count(rule: Split, planned: Sequence[PlannedBlock], fair: Fraction) -
     With less than the `fair` part all blocks get more. A share p of the rows has the noise of its
     sum less p times that of the number of rows: from independent measurements, of variance v + p^2
     V. A cell among C is its difference from the mean cell, v (1 - 1/C), and the number of rows over
-    C: v (1 - 1/C) + (1/C - p)^2 V. Both are linear in a function of p, so if neither end grows, at
-    which V counts not at all or most (p = 1), none does. The first never grows; the second grows by
-    at most `_WIDER` here. Variances are those of continuous noise, whose ratios hold at any budget.
+    C: v (1 - 1/C) + (1/C - p)^2 V (eq. share-beside-count of privacy.md). Both are linear in a
+    function of p, so if neither end grows, at which V counts not at all or most (p = 1), none does.
+    The first never grows; the second grows by at most `_WIDER` here. Variances are those of
+    continuous noise, whose ratios hold at any budget.
     """
     tables = [p for p in planned if isinstance(p.block, Table)]
     if not tables or not fair or rule.neighbours.copies > 1:

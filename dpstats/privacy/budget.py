@@ -105,7 +105,8 @@ class Budget(ABC):
 class PureDP(Budget):
     """Budget of pure (epsilon) differential privacy, spent on discrete Laplace noise.
 
-    Noise of scale s on sums of L1 sensitivity D costs D / s.
+    Noise of scale s on sums of L1 sensitivity D costs D / s (eq. laplace-cost of
+    docs/explanation/privacy/privacy.md).
 
     Parameters
     ----------
@@ -159,10 +160,11 @@ class PureDP(Budget):
 class ZCDP(Budget):
     """Budget of zero-concentrated (rho) differential privacy, spent on discrete Gaussian noise.
 
-    Noise of scale sigma on sums of squared L2 sensitivity D2 costs D2 / (2 sigma^2) [1]_: many
-    functions together need far less noise than under `PureDP`. In exchange the privacy loss exceeds
-    epsilon with a small probability delta, for every pair (epsilon, delta) on a curve. If one pair
-    is all you need, `ApproxDP` has less noise for it.
+    Noise of scale sigma on sums of squared L2 sensitivity D2 costs D2 / (2 sigma^2) [1]_ (eq.
+    gaussian-cost of docs/explanation/privacy/privacy.md): many functions together need far less
+    noise than under `PureDP`. In exchange the privacy loss exceeds epsilon with a small probability
+    delta, for every pair (epsilon, delta) on a curve. If one pair is all you need, `ApproxDP` has
+    less noise for it.
 
     Parameters
     ----------
@@ -288,9 +290,10 @@ class ApproxDP(ZCDP):
     Blocks and releases spend it as rho, as under `ZCDP`: their noise is discrete Gaussian, and rho
     is half the squared distance, in units of the noise, that a row can move all sums. The (epsilon,
     delta) of all of them together follows from that distance by the curve of the Gaussian itself
-    [1]_, with a proven allowance for noise that is discrete. It is never worse than
-    `ZCDP.from_epsilon_delta`, whose curve holds for any mechanism of that rho, and the noise has
-    4.5% less standard deviation at (1, 1e-9), 6% at (1, 1e-6), 7% at (1, 1e-5).
+    [1]_, with a proven allowance for noise that is discrete (eq. delta-of-gaussians of
+    docs/explanation/privacy/approximate-dp.md). It is never worse than `ZCDP.from_epsilon_delta`,
+    whose curve holds for any mechanism of that rho, and the noise has 4.5% less standard deviation
+    at (1, 1e-9), 6% at (1, 1e-6), 7% at (1, 1e-5).
 
     Parameters
     ----------

@@ -34,7 +34,8 @@ def log_delta(rho: float, epsilon: float) -> float:
 
         b ((1 + b) rho - epsilon) + alpha log(1 - 1/alpha) - log(alpha - 1),
 
-    which is convex in b, so a bisection of its derivative finds it. Every b gives a valid bound.
+    which is convex in b, so a bisection of its derivative finds it. Every b gives a valid bound
+    (eq. delta-of-zcdp of docs/explanation/privacy/privacy.md).
 
     Parameters
     ----------
@@ -78,8 +79,9 @@ def log_delta_of_gaussians(rho: float, epsilon: float) -> float:
 
     where G(epsilon; nu) is the curve of N(0, 1) against N(nu, 1) [1]_: up to a factor between 1 - h
     and 1 + h, the discrete noise is continuous noise of variance (1 - kappa) sigma^2, rounded at
-    random. ``docs/explanation/privacy/approximate-dp.md`` has the proof. The value returned is the
-    smaller of this and of `log_delta`; it rises with `rho` and falls with `epsilon`.
+    random. ``docs/explanation/privacy/approximate-dp.md`` has the proof (eq. delta-of-gaussians,
+    ripple and gaussian-curve). The value returned is the smaller of this and of `log_delta`; it
+    rises with `rho` and falls with `epsilon`.
 
     References
     ----------
@@ -110,7 +112,7 @@ def _log_gaussian(epsilon: Floats, nu: Floats) -> Floats:
           = phi(a) times the integral of K(x) = 1 - x M(x) from a to a + nu.
 
     K is the Laplace transform of v exp(-v^2 / 2), hence convex, and the trapezoidal rule is above
-    the integral, without a difference of near numbers.
+    the integral, without a difference of near numbers (eq. curve-by-mills).
     """
     with np.errstate(over="ignore", divide="ignore"):
         a = epsilon / nu - nu / 2

@@ -22,7 +22,8 @@ _REACH_OF_SUMS = 14.0  # scales of a sum beyond which its probability is below e
 class DiscreteGaussian(LatticeLaw):
     """Law of the sum Z of independent discrete Gaussian variables of one scale.
 
-    One term has P(Z = z) proportional to exp(-z^2 / (2 scale^2)) on the integers [1]_.
+    One term has P(Z = z) proportional to exp(-z^2 / (2 scale^2)) on the integers [1]_ (eq.
+    gaussian-cost of docs/explanation/privacy/privacy.md).
 
     Parameters
     ----------

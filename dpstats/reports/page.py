@@ -36,7 +36,8 @@ def most_power_under(budget: Budget, alarms: float = ALARMS) -> float:
     With rho-zCDP the Renyi divergence of order a between neighbours is at most a rho. For the event
     that a test rejects this gives log P <= (1 - 1/a) log Q + (a - 1) rho for every a > 1 (van Erven
     and Harremoes 2014, Theorem 9), least at a^2 = log(1/Q) / rho: sqrt(log(1/Q)) <= sqrt(log(1/P))
-    + sqrt(rho). The same holds with the tables exchanged for the event that it does not reject.
+    + sqrt(rho) (eq. power-under-rho of docs/explanation/privacy/privacy-promise.md). The same holds
+    with the tables exchanged for the event that it does not reject.
     """
     bound = most_power(*pair_of(budget), alarms)
     if isinstance(budget, PureDP):

@@ -37,8 +37,9 @@ class BernsteinKDE(Density):
     Kernel sums at the points of a lattice are measured with noise, spread by the iterated
     Bernstein operator, clipped at zero and normalised. The kernel's bandwidth is public,
     h = max(C (log n / n)^(1/p), 1 / (2k)) of each column's range for p columns: the rate of BL24,
-    Theorem t2, but at least half a lattice step, so that every row counts at some lattice point.
-    All other columns are drawn uniformly over their levels and bins, independently.
+    Theorem t2, but at least half a lattice step, so that every row counts at some lattice point
+    (eq. kernel-bandwidth of docs/explanation/privacy/privacy.md). All other columns are drawn
+    uniformly over their levels and bins, independently.
 
     Parameters
     ----------
@@ -305,7 +306,8 @@ def _iterated(k: int, order: int) -> Floats:
 
     B^(j) f = sum_{i=1..j} C(j, i) (-1)^(i-1) B^i f has the coefficients
     sum_i C(j, i) (-1)^(i-1) M^(i-1) F with M[i, l] = b_{l,k}(i / k), and that polynomial in M is
-    sum_{i<j} (I - M)^i. The eigenvalues of M lie in (0, 1], so this form loses no digits.
+    sum_{i<j} (I - M)^i (eq. iterated-bernstein of docs/explanation/privacy/privacy.md). The
+    eigenvalues of M lie in (0, 1], so this form loses no digits.
     """
     rest = np.eye(k + 1) - _bernstein(k, np.arange(k + 1) / k)
     total = power = np.eye(k + 1)

@@ -157,7 +157,7 @@ def prove_delta(rho: Fraction, epsilon: Fraction) -> tuple[Fraction, str]:
     kappa)) / (1 - 3 exp(-A)): discrete noise is, up to a factor in [1 - h, 1 + h], continuous noise
     of variance (1 - kappa) sigma^2 that was rounded at random. So delta is at most the curve of
     N(0, 1) against N(mu / sqrt(1 - kappa), 1) at epsilon - 2 artanh h, over 1 - h. See
-    ``docs/explanation/privacy/approximate-dp.md`` for the proof.
+    ``docs/explanation/privacy/approximate-dp.md`` for the proof (eq. delta-of-gaussians).
     """
     with localcontext() as context:
         context.prec = _DIGITS
