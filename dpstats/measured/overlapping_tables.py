@@ -4,10 +4,11 @@ The counts of a table over columns S split into orthogonal residuals, one for ev
 sum over the other columns, then centre along every column of A (for a pair: total, row deviations,
 column deviations, interaction). Every measured table whose columns include A sees the same true
 residual, with noise variance proportional to v_t times the number of cells summed over; averaging
-with weights inverse to that is the generalised least squares estimate, because residuals of
-different subsets are orthogonal in every table (Xiao et al. 2023). Only second moments of the noise
-are used. A public total n is used exactly; otherwise it is one more residual, of the empty subset,
-that every table sees (and the measured number of rows, a table over no columns).
+with weights inverse to that (eq. precision-of-residual of
+docs/explanation/inference/overlapping-tables.md) is the generalised least squares estimate, because
+residuals of different subsets are orthogonal in every table (Xiao et al. 2023). Only second moments
+of the noise are used. A public total n is used exactly; otherwise it is one more residual, of the
+empty subset, that every table sees (and the measured number of rows, a table over no columns).
 """
 
 from __future__ import annotations

@@ -3,15 +3,17 @@
 Answers are combined from all tables (`measured.overlapping_tables`), so the noise is chosen for the
 combined answers. A table splits into orthogonal residuals, one per set A of its columns. If v_A is
 the noise variance of a residual's entries before they are centred, the variances of the cells of a
-table over W add up to sum_{A in W} v_A prod_{a in A} (n_a - 1) / prod_{a in W - A} n_a. With
-weights of the tables that is sum_A c_A v_A, to be minimised.
+table over W add up to sum_{A in W} v_A prod_{a in A} (n_a - 1) / prod_{a in W - A} n_a (eq.
+variances-of-tables of docs/explanation/inference/overlapping-tables.md, as all here). With weights
+of the tables that is sum_A c_A v_A, to be minimised.
 
 Gaussian noise measures the residuals themselves, as ResidualPlanner does [1]_. Adding or removing a
 row, a residual that spends r_A has v_A = b_A / (2 r_A), b_A = prod_{a in A} (n_a - 1) / n_a, and
-r_A proportional to sqrt(b_A c_A) is the optimum by Lagrange's rule. Replacing a row, the largest
-cost over the sets D of columns that differ is what counts: a convex program, solved by putting
-prices on the sets D. Laplace noise has no such residuals, because their L1 sensitivity is large;
-tables and their margins are measured whole, with shares from a local search.
+r_A proportional to sqrt(b_A c_A) is the optimum by Lagrange's rule (eq. parts-of-residuals).
+Replacing a row, the largest cost over the sets D of columns that differ is what counts (eq.
+change-of-residual): a convex program, solved by putting prices on the sets D. Laplace noise has no
+such residuals, because their L1 sensitivity is large; tables and their margins are measured whole,
+with shares from a local search.
 
 References
 ----------
@@ -266,7 +268,7 @@ class TableSplit(Cached):
 
     @cached_property
     def seen(self) -> csr_array[Any]:
-        """(S, T) precision of a residual per precision of a table's cells; of n alone last."""
+        """(S, T) precision of residuals per that of cells, n last (eq. precision-of-residual)."""
         from scipy import sparse
 
         inside = np.array([math.prod(c.bins for c in some) for some in self.sets], dtype=np.float64)

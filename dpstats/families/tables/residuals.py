@@ -30,11 +30,12 @@ MOST_COLUMNS = 16  # whose subsets are enumerated
 class Residual(Block):
     """The residual of a table: prod_a (n_a 1{x_a = i_a} - 1) for every cell i.
 
-    n_a is the number of bins of column a. Over rows these sums are prod_a n_a times the table's
-    interaction: its sums along any column vanish, so residuals of different sets of columns are
-    orthogonal and together hold every table over these columns. ResidualPlanner [1]_ measures them
-    with noise in their own space; here every integer function gets a noise of its own, and the part
-    outside that space is dropped afterwards, which leaves the same law.
+    n_a is the number of bins of column a (eq. residual-functions of
+    docs/explanation/inference/overlapping-tables.md). Over rows these sums are prod_a n_a times the
+    table's interaction: its sums along any column vanish, so residuals of different sets of columns
+    are orthogonal and together hold every table over these columns. ResidualPlanner [1]_ measures
+    them with noise in their own space; here every integer function gets a noise of its own, and the
+    part outside that space is dropped afterwards, which leaves the same law.
 
     A row's function values r(x) have |r(x)|^2 = prod_a n_a (n_a - 1), and the product of those of
     two rows is the same with -n_a for every column in which they differ (eq. residual-norms of
