@@ -144,6 +144,8 @@ class Design:
         if len(lengths) > 1:
             raise RequestError("predictions need as many values of every column, or a single one")
         m = lengths.pop() if lengths else 1
+        if not m:
+            raise RequestError("predictions need at least one value of every column")
         lists = {n: list(v) if _is_list(v) else [v] * m for n, v in given.items()}
         return {f: _values(lists[f[0]], f, schema[f[0]]) for f in features}
 

@@ -148,7 +148,7 @@ class Width(Measure):
 
 
 class Delta(Measure):
-    """Largest joint bound on the noise of the analysis' functions: the certificate's own."""
+    """Largest joint bound on the noise of the analysis' functions, as `Release.radius` states."""
 
     advice = "ask for a larger delta"
 

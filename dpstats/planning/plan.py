@@ -419,8 +419,8 @@ class Plan(HasStrategy):
             Wanted width of its interval. Of several, the median, or that of the coefficient or
             mean whose width `preview` shows first; `details` says which, `note` names the others.
         delta : float, optional
-            Wanted error of the rows over its functions, in unit scale, as the certificate bounds it
-            with probability 1 - alpha where the rows match the noisy answers.
+            Wanted error of the rows over its functions, in unit scale, as `Release.radius` bounds
+            it with probability 1 - alpha where the rows match the noisy answers.
         power : float, optional
             Wanted power of its two-sided noise-aware test at level alpha (of a partial correlation:
             with Holm's adjustment): the share of 400 simulated releases, s.e. at most 2.5%. At most

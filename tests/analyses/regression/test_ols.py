@@ -433,6 +433,8 @@ def test_predictions_of_single_values_and_for_the_table(found):
     for a, mean in (([0.2, 0.3], wanted.predicted_mean), (0.2, wanted.predicted_mean[:1])):
         given = found.get_prediction({"a": a, "b": 0.5, "g": "s"})
         np.testing.assert_allclose(given.predicted_mean, mean, rtol=1e-9)
+    with pytest.raises(dps.RequestError, match="at least one value"):
+        found.predict({"a": [], "b": [], "g": []})
     table = wanted.conf_int(target="table")
     np.testing.assert_array_equal(table, wanted.mean.conf_int(target="table"))
     assert np.all(np.diff(table) < np.diff(wanted.conf_int()))
