@@ -269,6 +269,17 @@ def _check_estimates(found: EstimateResult, at: str) -> None:
             shapes == [(d,)] * 2,
             f"intervals.{name}() must give two arrays of shape ({d},) {at}, got {shapes}",
         )
+    if d > 1:
+        with _running(f"intervals.subset(chosen).conf_int(alpha, method, target) {at}"):
+            whole, last = (
+                np.array(some.conf_int(0.05, "noise_aware", "population"), dtype=np.float64)
+                for some in (found.intervals, found.intervals.subset(slice(d - 1, d)))
+            )
+        _require(
+            last.shape == (2, 1) and np.allclose(last, whole[:, -1:], equal_nan=True),
+            f"intervals.subset(slice({d - 1}, {d})) must be the intervals of {terms[-1]!r} alone "
+            f"{at}: with limits {whole[:, -1]}, got {last.T}",
+        )
 
 
 def _check_tests(found: Result, at: str, *, ordered: bool) -> None:

@@ -62,11 +62,25 @@ def where_the_rows_are_public(self, release):
         return proportions_result("smokers", ["smokers"], answers, "", scalar=True)
 
 
+def two_shares(self, schema):
+    conditions = "smoker == 'yes'", "age >= 65"
+    return Family(tuple(Cells.condition(schema, condition) for condition in conditions))
+
+
+def with_a_subset_of_all(self, release):
+    answers = release.answers(self.family(release.schema))
+    result = proportions_result("shares", ["smokers", "old"], answers, "")
+    changed = type("Changed", (Delegate,), {"subset": lambda self, chosen: self})
+    object.__setattr__(result, "intervals", changed(result.intervals))
+    return result
+
+
 Unregistered = analysis("Unregistered")
 Fickle = analysis("Fickle", family=another_every_time)
 Uncounted = analysis("Uncounted", infer=where_the_rows_are_public)
 Bare = analysis("Bare", infer=lambda self, release: np.zeros(3))
 Empty = analysis("Empty", family=lambda self, schema: None)
+Whole = analysis("Whole", family=two_shares, infer=with_a_subset_of_all)
 Nameless = analysis("Nameless", kind=None)
 
 
@@ -166,13 +180,14 @@ class Loose:
         (Altered("no intervals"), r"like dps.Intervals at .*; NoneType lacks \['conf_int', 'pval"),
         (Altered("one array"), r"intervals.conf_int\(\) must give two arrays of shape \(1,\)"),
         (Altered("signature"), r"intervals.conf_int\(alpha, method, target\) at .* raised TypeErr"),
+        (Whole(), r"subset\(slice\(1, 2\)\) must be the intervals of 'old' alone"),
         (Altered("headline"), "headline at .* raised ZeroDivisionError"),
         (Altered("intervals_frame"), r"columns \['term', .*, got \['name', 'estimate'"),
         (Altered("test"), r"test\(value, alternative\) at .* raised TypeError"),
     ],
 )
 def test_broken_analyses_are_caught(analysis, message, schema, survey, monkeypatch):
-    broken = (Altered, Curious, Fickle, Uncounted, Bare, Empty, Listing)
+    broken = (Altered, Curious, Fickle, Uncounted, Bare, Empty, Listing, Whole)
     monkeypatch.setattr(registry, "_registered", {one.kind: one for one in broken})
     with pytest.raises((ContractError, dps.NotMeasuredError), match=message):
         check_analysis(analysis, schema, survey)
@@ -186,6 +201,17 @@ def test_a_preview_says_which_analysis_failed_and_where(part, schema, monkeypatc
     with pytest.raises(dps.RequestError, match=said) as raised:
         plan.preview(100)
     assert isinstance(raised.value.__cause__, TypeError)
+
+
+def test_previews_and_releases_refuse_what_is_no_result(schema, survey, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {"bare": Bare})
+    plan = dps.plan(schema, {"mine": Bare()}, budget=dps.PureDP(1))
+    release = dps.release(plan, survey, rng=0, m=50, k=5)
+    for asked in (
+        lambda: plan.preview(100), lambda: release.infer("mine"), lambda: release.infer(Bare()),
+    ):  # fmt: skip
+        with pytest.raises(dps.RequestError, match=r"infer\(\) of Bare\(\) must return a result"):
+            asked()
 
 
 def test_only_a_number_is_nan_and_no_part_of_a_name():

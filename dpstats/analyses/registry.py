@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dpstats.analyses.base import Analysis
+from dpstats.analyses.base import Analysis, R
 from dpstats.checks import did_you_mean, first_few, short
 from dpstats.errors import DpstatsError, RequestError
 from dpstats.families.block import Family
@@ -223,10 +223,21 @@ def family_of(analysis: Analysis[Result], schema: Schema) -> Family:
     return family
 
 
+def result_of(analysis: Analysis[R], release: ReleaseView) -> R:
+    """The result of an analysis; RequestError if it is none."""
+    result: object = analysis.infer(release)
+    if not isinstance(result, Result):
+        raise RequestError(
+            f"infer() of {spelled(analysis)} must return a result, such as dps.EstimateResult; it "
+            f"returned {short(result)}"
+        )
+    return cast(R, result)
+
+
 def inferred(analysis: Analysis[Result], release: ReleaseView, where: str) -> Result:
-    """The result of an analysis."""
+    """The result of an analysis; RequestError also for what its class raises of itself."""
     try:
-        return analysis.infer(release)
+        return result_of(analysis, release)
     except DpstatsError:
         raise
     except Exception as error:  # a class of another package may raise anything

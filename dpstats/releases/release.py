@@ -13,7 +13,7 @@ import numpy as np
 
 from dpstats import files
 from dpstats.analyses.base import Analysis, R, answered, possible_blocks
-from dpstats.analyses.registry import analysis_from_dict, family_of, spelled
+from dpstats.analyses.registry import analysis_from_dict, family_of, result_of, spelled
 from dpstats.analyses.second_stage import needs
 from dpstats.arrays import Codes, Floats, freeze
 from dpstats.caching import Cached
@@ -290,7 +290,8 @@ class Release(Cached):
         NotMeasuredError
             For an unknown name, or for functions that were not measured: `measured` lists what was.
         RequestError
-            For a planned analysis of a kind that is not registered, see `dps.register`.
+            For a planned analysis of a kind that is not registered, see `dps.register`, and for an
+            analysis of your own that returns no `dps.Result`.
 
         Examples
         --------
@@ -322,10 +323,10 @@ class Release(Cached):
 
     def _inferred(self, analysis: str | Analysis[R]) -> Result | R:
         if isinstance(analysis, str):
-            return self._named(analysis).infer(self._view)
+            return result_of(self._named(analysis), self._view)
         _check_analysis("infer", analysis)
         try:
-            return analysis.infer(self._view)
+            return result_of(analysis, self._view)
         except NotMeasuredError as error:
             family = analysis.family(self.schema)
             missing = lacking(self.measurements, self.answers, family)

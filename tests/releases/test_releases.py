@@ -119,6 +119,12 @@ def test_a_release_comes_back_to_the_last_bit(budget, reference, fit, draw, tmp_
     assert twice.read_bytes() == path.read_bytes()
 
 
+class Depth(dps.Result):
+    """Of nothing but its title."""
+
+    headline = summary = to_frame = None
+
+
 @dataclass(frozen=True)
 class Mine:
     """An analysis of another package."""
@@ -128,7 +134,7 @@ class Mine:
     depth: int = 1
 
     def infer(self, view):
-        return self.depth
+        return Depth(f"depth {self.depth}")
 
     def family(self, schema):
         if self.failing:
@@ -156,7 +162,7 @@ def test_an_unknown_analysis_takes_nothing_else_with_it(release, saved, monkeypa
     with pytest.raises(dps.RequestError, match=r"unknown kind of analysis 'mine'.*dps.register"):
         again.infer("mine")
     dps.register(Mine)  # after the release was loaded
-    assert again.infer("mine") == 3
+    assert again.infer("mine").title == "depth 3"
     assert list(again.unread) == ["later"]
 
 

@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.base import Analysis
-from dpstats.analyses.registry import inferred, spelled
+from dpstats.analyses.registry import inferred
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Progress
-from dpstats.errors import RequestError
 from dpstats.measured.strategy import Strategy
 from dpstats.planning.previews.pretended import PretendRelease, PretendRows
 from dpstats.results.base import Result
@@ -86,13 +85,7 @@ class Simulation:
 
 
 def _infer(analysis: Analysis[Result], release: PretendRelease) -> Result:
-    result: object = inferred(analysis, release, "on a simulated release of a preview")
-    if not isinstance(result, Result):
-        raise RequestError(
-            f"infer() of {spelled(analysis)} must return a result, such as dps.EstimateResult, for "
-            f"a preview; it returned a {type(result).__name__}"
-        )
-    return result
+    return inferred(analysis, release, "on a simulated release of a preview")
 
 
 def _settled(widths: Floats) -> bool:
