@@ -348,10 +348,11 @@ class Ledger:
         remaining = self.cap - spent
         if budget.total > remaining:
             asked = self._text(budget.total)
+            advice = "ask for a smaller budget" if remaining else "nothing is left to spend"
             raise BudgetError(
                 f"the ledger's cap would be exceeded: requested {asked}, remaining "
                 f"{self._text(remaining)}, difference {_show(budget.total - remaining)}; "
-                "ask for a smaller budget"
+                f"{advice}"
             )
 
 

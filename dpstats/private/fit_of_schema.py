@@ -309,6 +309,11 @@ class DesignFit:
         return tuple(name for pair, name in self._named.items() if pair not in self._pairs)
 
     @property
+    def outside(self) -> bool:
+        """True if a weight or unit is not as declared, or a weight is missing."""
+        return bool(self.unusable or self.clamped or self.undeclared)
+
+    @property
     def lines(self) -> list[str]:
         """Lines on what is not as declared, or one that all is."""
         design, lines = self.design, list[str]()
@@ -431,7 +436,9 @@ class SchemaFit:
                 for name in self.absent
             ]
             advice.append(f"{self.found}: {', '.join(map(repr, self.fields))}")
-        outside = any(c.undeclared or c.clamped for c in self.columns)
+        outside = any(c.undeclared or c.clamped for c in self.columns) or (
+            self.design is not None and self.design.outside
+        )
         if self.refused:
             advice.append(f"a release would be refused: {self.refused}")
         advice += [self.note] if self.note else []

@@ -806,9 +806,10 @@ def _coded(analysis: Analysis[Result], schema: Schema, rows: pd.DataFrame) -> di
     import pandas as pd
 
     if not isinstance(rows, pd.DataFrame) or not len(rows):
+        got = "one without rows" if isinstance(rows, pd.DataFrame) else type(rows).__name__
         raise RequestError(
             "rows must be a DataFrame with at least one row, such as release.to_frame() or "
-            f"{_READ}; got {type(rows).__name__}"
+            f"{_READ}; got {got}"
         )
     needed = analysis.family(schema).column_names
     if lacking := [name for name in schema.names if name in needed and name not in rows.columns]:

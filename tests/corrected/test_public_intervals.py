@@ -113,7 +113,8 @@ def test_impossible_arguments_are_refused(function):
 @pytest.mark.parametrize(("function", "change", "message"), [
     (proportion_confint, {"radius": np.nan}, "negative or missing"),
     (proportion_confint, {"n": 10.5}, "integer"),
-    (proportion_confint, {"p": 25}, "far outside 0 to 1, where shares are; divide counts by n"),
+    (proportion_confint, {"p": 25}, "p is outside 0 to 1"),
+    (proportion_confint, {"p": 1.4, "radius": 0.01}, "p is outside 0 to 1"),
     (proportion_confint, {"n": [900, 1100]}, r"n is a list.*bounds as a tuple \(low, high\)"),
     (chisquare, {"radius": [0.1] * 3}, "radius must be"),
     (eigenvalues, {"radius": np.ones(2)}, "one number, or a matrix"),
