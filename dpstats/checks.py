@@ -134,7 +134,10 @@ def check_whole(
 
 
 def check_numbers(
-    name: str, values: ArrayLike, shape: tuple[int, ...] | None = None
+    name: str,
+    values: ArrayLike,
+    shape: tuple[int, ...] | None = None,
+    allowed: str = "numbers: a single one or a regular array",
 ) -> NDArray[np.float64]:
     """Return `values` as float64; RequestError if they are not numbers or do not fit `shape`.
 
@@ -147,7 +150,7 @@ def check_numbers(
     except OverflowError:
         raise RequestError(f"{name} holds a number beyond all floats") from None
     except (TypeError, ValueError):
-        raise RequestError(f"{name} must be numbers: a single one or a regular array") from None
+        raise RequestError(f"{name} must be {allowed}, got {short(values)}") from None
     if shape is None:
         return array
     try:
@@ -157,10 +160,10 @@ def check_numbers(
 
 
 def check_finite(
-    name: str, values: ArrayLike, shape: tuple[int, ...] | None = None
+    name: str, values: ArrayLike, shape: tuple[int, ...] | None = None, *allowed: str
 ) -> NDArray[np.float64]:
     """As `check_numbers`, and RequestError if a value is infinite or missing."""
-    array = check_numbers(name, values, shape)
+    array = check_numbers(name, values, shape, *allowed)
     if not np.all(np.isfinite(array)):
         raise RequestError(f"{name} must be finite; infinite or missing values were given")
     return array
@@ -175,7 +178,7 @@ def check_possible(value: ArrayLike, possible: ArrayLike, why: str) -> None:
 
 def check_number(name: str, value: float) -> float:
     """Return a single finite number, or raise RequestError."""
-    array = check_finite(name, value)
+    array = check_finite(name, value, None, "a single number")
     if array.ndim:
         raise RequestError(f"{name} must be a single number, got {short(value)}")
     return float(array)

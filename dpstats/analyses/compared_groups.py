@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpstats.analyses.counts.group_shares import GroupIntervals
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.questions import answered_in
-from dpstats.checks import listed, short
+from dpstats.checks import check_text, listed, short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.families.block import Family
 from dpstats.families.group_moments import GroupMoments
@@ -29,6 +29,7 @@ class ComparesGroups:
 
     def __post_init__(self) -> None:
         """Keep the pair as a tuple; its levels are checked once there is a schema."""
+        check_by(self.by)
         groups = listed(self.groups)
         if groups is None:
             return
@@ -104,6 +105,11 @@ def small_groups(names: Sequence[str], groups: Sequence[GroupIntervals | NoisyMe
         for name, group in zip(names, groups, strict=True)
         if group.hidden_by_noise
     ]
+
+
+def check_by(by: object) -> None:
+    """Refuse several columns of groups."""
+    check_text("by= takes one column, whose name", by)
 
 
 def chosen_bins(column: Column, groups: Groups | None = None) -> list[int]:

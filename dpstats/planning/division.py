@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from dpstats.analyses.base import Analysis, combines
 from dpstats.analyses.second_stage import at_pilots, second_stages
-from dpstats.checks import check_choice, short
+from dpstats.checks import check_choice, did_you_mean, first_few, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.merging import BlockIndex, merge
@@ -156,9 +156,16 @@ def _root(value: Fraction, power: int) -> Fraction:
 
 def read_shares(shares: Mapping[str, Any], names: list[str]) -> dict[str, Fraction]:
     """Positive rational shares of all analyses."""
-    if not isinstance(shares, Mapping) or set(shares) != set(names):
-        got = list(shares) if isinstance(shares, Mapping) else shares
-        raise RequestError(f"shares must name every analysis: {names}; got {short(got)}")
+    if not isinstance(shares, Mapping):
+        raise RequestError(f"shares must name every analysis: {names}; got {short(shares)}")
+    without = [name for name in names if name not in shares]
+    unknown = [name for name in shares if name not in names]
+    if without or unknown:
+        raise RequestError(
+            f"shares must name every analysis: {names}"
+            + (f"; there is no share of {first_few(without)}" if without else "")
+            + (f"; got {first_few(unknown)}{did_you_mean(unknown, names)}" if unknown else "")
+        )
     return {name: read_rational(share, f"share of {name!r}") for name, share in shares.items()}
 
 

@@ -53,8 +53,8 @@ def tested_value(value: float | date | str, intervals: Intervals, dated: bool) -
         if math.isfinite(high):
             ends = f"between {show(low)} and {show(high)}"
         raise RequestError(
-            f"value={show(number)} is impossible: the parameter is {ends} in any table; test such "
-            "a value"
+            f"value={show(number)} is impossible: the parameter is {ends} in any table; test a "
+            "value in this range"
         )
     return min(max(number, low), high)
 

@@ -225,8 +225,12 @@ class Schema:
         return name in self.names
 
     def __getitem__(self, name: str) -> Column:
+        if not isinstance(name, str):
+            raise SchemaError(
+                f"one column is given by its name, such as {self.names[0]!r}; got {short(name)}"
+            )
         for column in self.columns:
-            if isinstance(name, str) and column.name == name:
+            if column.name == name:
                 return column
         raise SchemaError(
             f"the schema has no column {short(name)}{did_you_mean(name, self.names)}; columns: "

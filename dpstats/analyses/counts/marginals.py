@@ -33,7 +33,8 @@ class Marginals:
     ----------
     columns : sequence of str
     degree : int
-        Largest number of columns in one marginal, from 1 to the number of columns.
+        Largest number of columns in one marginal, from 1 to the number of columns; by default 2,
+        or 1 of a single column.
     form : {"cells", "monomials"}
         Contingency tables with all their cells, of exactly `degree` columns since smaller ones
         are their margins; or products of Boolean columns, the family of BL24.
@@ -59,7 +60,8 @@ class Marginals:
         if isinstance(columns, str) or not isinstance(columns, Sequence):
             raise RequestError(f"columns must be a list of names, got {short(columns)}")
         object.__setattr__(self, "columns", tuple(columns))
-        object.__setattr__(self, "degree", listed(self.degree))
+        degree = listed(self.degree)
+        object.__setattr__(self, "degree", 1 if len(columns) == 1 and degree == 2 else degree)
         check_choice("form", self.form, ("cells", "monomials"))
 
     def family(self, schema: Schema) -> Family:

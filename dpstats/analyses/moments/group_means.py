@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.compared_groups import chosen_bins, sets_of_groups, small_groups, subgroups_of
+from dpstats.analyses.compared_groups import (
+    check_by,
+    chosen_bins,
+    sets_of_groups,
+    small_groups,
+    subgroups_of,
+)
 from dpstats.analyses.counts.group_shares import DifferenceIntervals, GroupIntervals
 from dpstats.analyses.moments.mean import NOTES
 from dpstats.analyses.moments.mean_intervals import Contrast
@@ -101,6 +107,7 @@ class GroupMeans:
     given: str | None = None
 
     def __post_init__(self) -> None:
+        check_by(self.by)
         groups = listed(self.groups)
         if groups is None:
             return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.compared_groups import chosen_bins, small_groups
+from dpstats.analyses.compared_groups import check_by, chosen_bins, small_groups
 from dpstats.analyses.moments.mean import NOTES
 from dpstats.analyses.moments.mean_intervals import Contrast
 from dpstats.analyses.moments.mean_sampling import MeanSampling, PersonVariance, measured_totals
@@ -83,6 +83,10 @@ class Ratio:
     denominator: str
     by: str | None = None
     given: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.by is not None:
+            check_by(self.by)
 
     def family(self, schema: Schema) -> Family:
         """Nine sums of all groups, which cost 2 together."""

@@ -44,7 +44,7 @@ from dpstats.analyses.survival.follow_up import (
 )
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, Method, Target, check_possible, excerpt, first_few, short
-from dpstats.errors import RequestError
+from dpstats.errors import RequestError, SchemaError
 from dpstats.families.block import Family
 from dpstats.families.formula import Design
 from dpstats.inference.intervals import Ends, Intervals
@@ -555,7 +555,10 @@ class Hazard:
 
     def _moments(self, schema: Schema) -> DesignMoments:
         time, _, right = self._parts
-        schema[time]
+        try:
+            schema[time]
+        except SchemaError as error:
+            raise SchemaError(f"{error}; {_GRAMMAR}") from None
         design = Design.of(f"`{time}` ~ {right}", schema, response=(time, None))
         if not design.intercept:
             raise RequestError(

@@ -255,10 +255,10 @@ class SurvivalResult(EstimateResult):
         wanted = [time_of(self.clock, time) for time in several]
         for time in wanted:
             if time not in edges:
-                shown = [time_text(self.clock, edge) for edge in edges.tolist()]
+                known = first_few([time_text(self.clock, edge) for edge in edges.tolist()])
                 raise RequestError(
                     f"{time_text(self.clock, time)} is not one of the times of the curve, "
-                    f"{first_few(shown)}"
+                    + known.replace("'", "")
                 )
         bins = [int(np.searchsorted(edges, time)) for time in wanted]
         found = [

@@ -54,7 +54,7 @@ def test_shares_add_up_to_one_though_most_cells_are_empty():
     params = np.asarray(result.params)
     assert params.sum() == pytest.approx(1, abs=1 / n)
     assert params.min() < 0
-    margin = release.infer(dps.Marginals(["sex"], 1))
+    margin = release.infer(dps.Marginals(["sex"]))
     np.testing.assert_allclose(params.reshape(120, 2).sum(axis=0), margin.params, atol=1e-9)
     counts = result.crosstab("group", "sex").to_numpy()
     np.testing.assert_array_equal(counts.ravel(), result.fitted)
