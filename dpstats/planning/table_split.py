@@ -11,9 +11,9 @@ Gaussian noise measures the residuals themselves, as ResidualPlanner does [1]_. 
 row, a residual that spends r_A has v_A = b_A / (2 r_A), b_A = prod_{a in A} (n_a - 1) / n_a, and
 r_A proportional to sqrt(b_A c_A) is the optimum by Lagrange's rule (eq. parts-of-residuals).
 Replacing a row, the largest cost over the sets D of columns that differ is what counts (eq.
-change-of-residual): a convex program, solved by putting prices on the sets D. Laplace noise has no
-such residuals, because their L1 sensitivity is large; tables and their margins are measured whole,
-with shares from a local search.
+residuals-together of docs/explanation/privacy/sensitivity.md): a convex program, solved by putting
+prices on the sets D. Laplace noise has no such residuals, because their L1 sensitivity is large;
+tables and their margins are measured whole, with shares from a local search.
 
 References
 ----------

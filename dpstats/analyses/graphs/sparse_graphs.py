@@ -93,7 +93,10 @@ class PenalisedGraphResult(PairGraph, Result):
 
     @property
     def partial_correlation_(self) -> Floats:
-        """(k, p, p) partial correlations (eq. partial-correlation), ones on the diagonal."""
+        """(k, p, p) partial correlations, ones on the diagonal.
+
+        Eq. partial-correlation of docs/explanation/inference/graphical-models.md.
+        """
         root = np.sqrt(np.diagonal(self.precision_, axis1=1, axis2=2))
         with np.errstate(divide="ignore", invalid="ignore"):
             partial = -self.precision_ / (root[:, :, np.newaxis] * root[:, np.newaxis, :])

@@ -367,7 +367,8 @@ class LinearLosses(LossBlock):
     def slack(self, gaps: Mapping[str, float]) -> Codes:
         """A loss changes by at most its Lipschitz constant times the change of y - b'x.
 
-        One unit more, for rounding (eq. slack-of-loss).
+        One unit more, for rounding (eq. slack-of-loss of
+        ``docs/explanation/privacy/sensitivity.md``).
         """
         moved = np.zeros(self.size)
         for feature, coefficient in zip(self.regressors, self._points.T, strict=True):
