@@ -16,7 +16,7 @@ from dpstats.families.block import Family
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells
-from dpstats.schema import MISSING_LABEL, Boolean, Column, Number, Schema
+from dpstats.schema import MISSING_LABEL, Boolean, Column, Schema
 
 Groups = Sequence[str | int | float | bool]
 
@@ -112,11 +112,9 @@ def check_by(by: object) -> None:
     check_text("by= takes one column, whose name", by)
 
 
-def chosen_bins(column: Column, groups: Groups | None = None) -> list[int]:
+def chosen_bins(column: Column, groups: Groups | None) -> list[int]:
     """Numbers of the bins of some levels; by default of all but that of missing cells."""
     if groups is None:
-        if isinstance(column, Number):
-            column.require_bins("the points that divide its groups")
         return [i for i, label in enumerate(column.bin_labels) if label != MISSING_LABEL]
     try:
         return [column.index(level) for level in groups]

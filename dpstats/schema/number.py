@@ -351,19 +351,6 @@ class Number(ColumnFields):
                 "missing cells count as, or allow_missing=True, to use the rows that have a value"
             )
 
-    def require_bins(self, use: str) -> None:
-        """Refuse a column with a single bin of values; `use` says what its edges would be.
-
-        Raises
-        ------
-        RequestError
-        """
-        if self.value_bins < 2:
-            aside = " beside that of missing cells" if self.allow_missing else ""
-            raise RequestError(
-                f"{self.name!r} has a single bin{aside}; add edges=[...] to the schema, {use}"
-            )
-
     @cached_property
     def half_points(self) -> int:
         """K: codes run from -K to K."""

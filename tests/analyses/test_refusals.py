@@ -38,7 +38,6 @@ CASES = {
         ({}, "3 levels"), ({"by": "smoker"}, "the column of the groups"),
         ({"groups": "north"}, "pair"), ({"groups": ("north", "north")}, "different"),
         ({"groups": ["north", "south", "west"]}, "two different levels"),
-        ({"by": "gap"}, "'gap' has a single bin"),
     ]],
     "marginals": [
         (lambda: table(degree=0), "degree"), (lambda: table(degree=3), "degree"),
@@ -71,8 +70,6 @@ CASES = {
         (lambda: dps.Independence(["smoker"], "region"), "is given by its name"),
         (lambda: dps.Independence("age", "smoker", given="age >= 40"), "involves 'age'"),
         (lambda: dps.Independence("age", "smoker", given="nothing"), "unknown column"),
-        (lambda: dps.Independence("smoker", "gap"), "'gap' has a single bin"),
-        (lambda: dps.Independence("smoker", "region", given="gap"), "'gap' has a single bin"),
     ],
     "graphical_model": [
         (lambda: graph(estimator="lasso"), r"must be one of \['inverse', 'glasso', 'clime'\]"),
@@ -105,9 +102,9 @@ CASES = {
     ],
     "group_means": [
         (lambda: dps.GroupMeans("region", by="retired"), "has 3 levels: name those"),
-        (lambda: dps.GroupMeans("age", by="age"), "cannot define its own groups"),
+        (lambda: groups(by="pay"), "cannot define its own groups|two or more"),
         (lambda: groups(by="age", given="age >= 40"), "involves 'age'.*leave it out of given="),
-        (lambda: groups(by="gap"), "'gap' has a single bin"),
+        (lambda: groups(by="gap"), "two or more different levels or bins of 'gap'.*add edges"),
         (lambda: groups(groups=("north", "x")), r"groups: 'x' is not a level of 'region'; levels"),
         (lambda: groups(by="age", groups=(18, 40)), r"groups: 18 is not a bin of 'age'; bins"),
         (lambda: dps.GroupMeans("log(pay)", by="retired"), "scale='log'"),
@@ -128,7 +125,6 @@ CASES = {
         (("age", "region"), "not a number"), (("wealth", "age"), "logarithm"),
         (("rent", "age", "rent"), "own groups"),
         (("pay", "age", "retired", "retired"), "involves 'retired'"),
-        (("pay", "age", "gap"), "'gap' has a single bin"),
     ]],
     "hazard": [(partial(dps.Hazard, formula), message) for formula, message in [
         (3, "time, event ~"), ("retired, retired ~ region", "and 'retired' is not"),
@@ -144,7 +140,6 @@ CASES = {
         (lambda: curve(event=("retired", "retired")), "'retired' twice"),
         (lambda: curve(event=("retired", YES)), "exclude each other"),
         (lambda: curve(by="age"), "different columns"),
-        (lambda: curve(by="gap"), "'gap' has a single bin"),
         (lambda: curve(by="region", given="region == 'north'"), "given"),
         (lambda: curve(entry="little"), "edge"), (lambda: curve(entry="rent"), "missing="),
         (lambda: curve("rent", entry="little"), "'rent' has allow_missing=True"),

@@ -222,7 +222,11 @@ class Quantile:
                 f"{self.column!r} is not a number: it has no quantiles; for the shares of its "
                 f"levels use dps.Marginals([{self.column!r}], 1)"
             )
-        column.require_bins("the points at which its distribution function is measured")
+        if column.value_bins < 2:
+            raise RequestError(
+                f"{self.column!r} has a single bin; add edges=[...] to the schema, the points at "
+                "which its distribution function is measured"
+            )
         return column
 
 

@@ -240,10 +240,11 @@ class GroupMeans:
         """Indices of the levels or bins of `by`, in order."""
         column = schema[self.by]
         bins = chosen_bins(column, self.groups)
-        if len(set(bins)) < len(bins):
+        if len(set(bins)) < max(len(bins), 2):
             raise RequestError(
                 f"groups must be two or more different levels or bins of {self.by!r}, got "
                 f"{[column.bin_labels[i] for i in bins]}"
+                + ("; add edges to the schema" if len(bins) == 1 else "")
             )
         return bins
 

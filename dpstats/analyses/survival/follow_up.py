@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.compared_groups import chosen_bins
 from dpstats.analyses.questions import answered_in
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
@@ -32,7 +31,7 @@ from dpstats.inference.simulation import calibration_generator, draw_evenly
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.privacy.laws import NoiseLaw
-from dpstats.schema import Column, Number, Schema
+from dpstats.schema import MISSING_LABEL, Column, Number, Schema
 from dpstats.schema.conditions import cell_set
 from dpstats.schema.dates import check_day, day_text
 
@@ -87,7 +86,11 @@ class FollowUp:
     def groups(self, schema: Schema) -> list[tuple[int, ...]]:
         """Bins of the columns `by` in each group."""
         named = [
-            range(schema[name].bins) if name in self.with_missing else chosen_bins(schema[name])
+            [
+                i
+                for i, label in enumerate(schema[name].bin_labels)
+                if label != MISSING_LABEL or name in self.with_missing
+            ]
             for name in self.by
         ]
         return list(itertools.product(*named))
@@ -289,7 +292,11 @@ def _number_in(schema: Schema, name: str, what: str) -> Number:
             f"{what} must be a Number of the schema, and {name!r} is not; declare it as one, with "
             "edges at the times you want"
         )
-    column.require_bins("the times at which the curve is measured")
+    if column.value_bins < 2:
+        raise RequestError(
+            f"{name!r} has a single bin; add edges=[...] to the schema, the times at which the "
+            "curve is measured"
+        )
     return column
 
 

@@ -571,6 +571,12 @@ class Hazard:
         """The follow-up by pattern of the regressors' columns."""
         moments, (time, event, _) = self._moments(schema), self._parts
         numbers, columns = number_names(moments), regressor_columns(moments)
+        for column in columns:
+            if column.name in numbers and isinstance(column, Number) and column.value_bins < 2:
+                raise RequestError(
+                    f"{column.name!r} has a single bin, and a hazard regression counts rows in "
+                    "bins: add edges=[...] to the schema"
+                )
         levels = tuple(column.name for column in columns if column.name not in numbers)
         by = tuple(column.name for column in columns)
         asked = FollowUp(time, (event,), by, self.given, self.entry, self.ties, levels)

@@ -50,7 +50,7 @@ from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.measured.view import ReleaseView
 from dpstats.privacy.weighted_noise import divided, laplace_scale, law_of_sum
 from dpstats.results.base import footer
-from dpstats.schema import Column, Number, Schema
+from dpstats.schema import Column, Schema
 from dpstats.schema.conditions import cell_set
 
 if TYPE_CHECKING:
@@ -449,7 +449,7 @@ class Independence:
     Raises
     ------
     RequestError
-        If a parameter is out of range, or a column is used twice or has a single bin.
+        If a parameter is out of range, or a column is used twice or has a single level.
 
     References
     ----------
@@ -510,9 +510,9 @@ class Independence:
         group = self._group(schema)
         others = [] if group is None else [column.name for column in group.columns]
         table = Cells.table(schema, [self.a, self.b, *self._strata(schema), *others])
-        for name in (self.a, self.b, *self._strata(schema)):
-            if isinstance(column := schema[name], Number):
-                column.require_bins("the points that divide the bins to test")
+        for column in table.columns:
+            if column.bins < 2:
+                raise RequestError(f"{column.name!r} has a single level: nothing to test")
         return table
 
     def combines(self, schema: Schema) -> bool:
