@@ -12,6 +12,7 @@ from dpstats.analyses import registry
 from dpstats.analyses.counts.proportion import proportions_result
 from dpstats.families.block import Family
 from dpstats.families.tables.cells import Cells
+from dpstats.planning.measures import pvalue_of
 from dpstats.results.named import Named
 from dpstats.testing import ContractError, check_analysis
 
@@ -209,6 +210,7 @@ def test_previews_and_releases_refuse_what_is_no_result(schema, survey, monkeypa
     release = dps.release(plan, survey, rng=0, m=50, k=5)
     for asked in (
         lambda: plan.preview(100), lambda: release.infer("mine"), lambda: release.infer(Bare()),
+        lambda: plan.solve(power=0.8, of="mine", n=100, like=release),
     ):  # fmt: skip
         with pytest.raises(dps.RequestError, match=r"infer\(\) of Bare\(\) must return a result"):
             asked()
@@ -219,3 +221,19 @@ def test_only_a_number_is_nan_and_no_part_of_a_name():
         assert not testing._holds_nan(text)
     for text in ("share  nan", "[NaN, 0.5]", "-nan%"):
         assert testing._holds_nan(text)
+
+
+def test_the_power_of_a_result_of_ones_own_is_that_of_its_plain_pvalues(
+    schema, survey, monkeypatch
+):
+    def infer(self, release):
+        found = proportions_result("smokers", ["smokers"], release.answers(smokers(schema)), "")
+        plain = type("Plain", (type(found),), {"pvalues": np.array([0.01])})
+        object.__setattr__(found, "__class__", plain)
+        return found
+
+    Own = analysis("Own", infer=infer)
+    monkeypatch.setattr(registry, "_registered", {"own": Own})
+    plan = dps.plan(schema, {"mine": Own()}, budget=dps.PureDP(1))
+    release = dps.release(plan, survey, rng=0, m=50, k=5)
+    assert pvalue_of(release.infer("mine"), "mine", None, "smokers") == 0.01

@@ -223,7 +223,7 @@ def family_of(analysis: Analysis[Result], schema: Schema) -> Family:
     return family
 
 
-def result_of(analysis: Analysis[R], release: ReleaseView) -> R:
+def checked_result(analysis: Analysis[R], release: ReleaseView) -> R:
     """The result of an analysis; RequestError if it is none."""
     result: object = analysis.infer(release)
     if not isinstance(result, Result):
@@ -237,7 +237,7 @@ def result_of(analysis: Analysis[R], release: ReleaseView) -> R:
 def inferred(analysis: Analysis[Result], release: ReleaseView, where: str) -> Result:
     """The result of an analysis; RequestError also for what its class raises of itself."""
     try:
-        return result_of(analysis, release)
+        return checked_result(analysis, release)
     except DpstatsError:
         raise
     except Exception as error:  # a class of another package may raise anything

@@ -21,7 +21,7 @@ from dpstats.analyses.questions import (
     question_of_conditions,
     questions_of_family,
 )
-from dpstats.analyses.registry import result_of, spelled
+from dpstats.analyses.registry import checked_result, spelled
 from dpstats.arrays import Codes, Floats, within
 from dpstats.bounds.consistent import Consistent, TooManyStates, consistent, possible_range, touched
 from dpstats.bounds.group_totals import UNKNOWN, known_from
@@ -185,7 +185,7 @@ class Asker:
         """The result of an analysis, None where it does not follow; the last one is kept."""
         if self._last[0] is not analysis:
             try:
-                self._last = analysis, result_of(analysis, self.release)
+                self._last = analysis, checked_result(analysis, self.release)
             except NotMeasuredError:
                 self._last = analysis, None
         return self._last[1]

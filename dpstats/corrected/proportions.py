@@ -34,7 +34,7 @@ def proportion_confint(
     ----------
     p : array_like
         Centre: the share in the synthetic rows, or a noisy answer. May be outside [0, 1], by 20
-        radii at most.
+        radii (or rows) at most.
     radius : array_like
         ``|p - share in the private rows| <= radius`` with probability at least 1 - beta; not
         negative. For synthetic rows it is that of the analysis at alpha = beta:
@@ -92,13 +92,14 @@ def proportion_confint(
         ) from None
     if not np.all(radius >= 0):
         raise RequestError("radius must not be negative or missing; give half the box's width")
-    far = _ROUNDING + _FAR * radius  # a radius that fails with 1/2 fails by that much with 10^-6
+    if not np.all((n >= 1) & (n == np.floor(n))):
+        raise RequestError("n must be the number of private rows, an integer of at least 1")
+    # A radius that fails with probability 1/2 fails by that much with 10^-6.
+    far = _ROUNDING + _FAR * np.maximum(radius, 1 / few)
     if not np.all((p >= -far) & (p <= 1 + far)):
         raise RequestError(
             f"p is outside 0 to 1, where shares are, by more than {_FAR} radii; divide counts by n"
         )
-    if not np.all((n >= 1) & (n == np.floor(n))):
-        raise RequestError("n must be the number of private rows, an integer of at least 1")
     slack = _ROUNDING * (1 + many * (np.abs(p) + radius))
     lowest = np.clip(np.ceil(few * (p - radius) - slack), 0, few)
     highest = np.clip(np.floor(many * (p + radius) + slack), 0, many)

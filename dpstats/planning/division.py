@@ -159,7 +159,7 @@ def read_shares(shares: Mapping[str, Any], names: list[str]) -> dict[str, Fracti
     if not isinstance(shares, Mapping):
         raise RequestError(f"shares must name every analysis: {names}; got {short(shares)}")
     without = [name for name in names if name not in shares]
-    unknown = [name for name in shares if name not in names]
+    unknown = [n if isinstance(n, str) else short(n) for n in shares if n not in names]
     if without or unknown:
         raise RequestError(
             f"shares must name every analysis: {names}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpstats.analyses.base import AlternativeShares, Analysis, answered
-from dpstats.analyses.registry import spelled
+from dpstats.analyses.registry import inferred, spelled
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import Method, check_method, did_you_mean, first_few, short
 from dpstats.errors import RequestError
@@ -277,14 +277,15 @@ def pvalue_in(
     alone = getattr(analysis, "pvalues", None)
     if alone is not None and (several := alone(release)) is not None:
         return _pvalue_of_term(several, list(several.names), name, null, term)
-    return pvalue_of(analysis.infer(release), name, null, term)
+    return pvalue_of(inferred(analysis, release, "on a simulated release"), name, null, term)
 
 
 def pvalue_of(result: Result, name: str, null: float | None, term: str | None) -> float:
     """Two-sided noise-aware p-value of the one test of an analysis."""
     pvalues = result.pvalues
-    if pvalues.names:
-        return _pvalue_of_term(pvalues, list(pvalues.names), name, null, term)
+    names = getattr(pvalues, "names", ()) or getattr(result, "terms", ())
+    if len(pvalues) and names:
+        return _pvalue_of_term(pvalues, list(names), name, null, term)
     if term is not None:
         raise RequestError(f"{name!r} has a single test; drop term={term!r}")
     try:

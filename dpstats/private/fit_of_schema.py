@@ -310,8 +310,9 @@ class DesignFit:
 
     @property
     def outside(self) -> bool:
-        """True if a weight or unit is not as declared, or a weight is missing."""
-        return bool(self.unusable or self.clamped or self.undeclared)
+        """True if a weight or unit is not as declared."""
+        unusable = self.unusable and self.design.missing is None
+        return bool(unusable or self.clamped or self.undeclared)
 
     @property
     def lines(self) -> list[str]:

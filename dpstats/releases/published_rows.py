@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpstats.analyses.base import Analysis, answered
-from dpstats.analyses.registry import BUILT_IN, result_of, spelled
+from dpstats.analyses.registry import BUILT_IN, checked_result, spelled
 from dpstats.analyses.tables.chi_square_result import (
     effect_of,
     effect_of_table,
@@ -558,7 +558,7 @@ def infer(
     view = PublishedRows(
         schema, _coded(analysis, schema, rows), known, family, Switch(refused=False)
     )
-    result = result_of(analysis, view)
+    result = checked_result(analysis, view)
     if not _reads_bounds(analysis, result):
         raise RequestError(
             f"{ONLY_CERTIFIED}. Intervals of your own declare from_bounds = True if bounds are all "

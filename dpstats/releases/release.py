@@ -13,7 +13,7 @@ import numpy as np
 
 from dpstats import files
 from dpstats.analyses.base import Analysis, R, answered, possible_blocks
-from dpstats.analyses.registry import analysis_from_dict, family_of, result_of, spelled
+from dpstats.analyses.registry import analysis_from_dict, checked_result, family_of, spelled
 from dpstats.analyses.second_stage import needs
 from dpstats.arrays import Codes, Floats, freeze
 from dpstats.caching import Cached
@@ -323,10 +323,10 @@ class Release(Cached):
 
     def _inferred(self, analysis: str | Analysis[R]) -> Result | R:
         if isinstance(analysis, str):
-            return result_of(self._named(analysis), self._view)
+            return checked_result(self._named(analysis), self._view)
         _check_analysis("infer", analysis)
         try:
-            return result_of(analysis, self._view)
+            return checked_result(analysis, self._view)
         except NotMeasuredError as error:
             family = analysis.family(self.schema)
             missing = lacking(self.measurements, self.answers, family)

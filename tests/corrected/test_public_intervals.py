@@ -22,6 +22,8 @@ def test_radius_zero_is_clopper_pearson():
         found = proportion_confint(x / 40, 0.0, 40, alpha=0.05, beta=beta)
         exact = clopper_pearson(x, 40, alpha=0.05 - beta, method="beta")
         np.testing.assert_allclose(found, exact, rtol=1e-9)
+    low, high = proportion_confint(-1 / 40, 0.0, 40)  # a radius of 0 fails where noise is not 0
+    assert low == 0 < high < 1
 
 
 @settings(max_examples=20)
@@ -114,7 +116,7 @@ def test_impossible_arguments_are_refused(function):
     (proportion_confint, {"radius": np.nan}, "negative or missing"),
     (proportion_confint, {"n": 10.5}, "integer"),
     (proportion_confint, {"p": 25}, "p is outside 0 to 1"),
-    (proportion_confint, {"p": 1.4, "radius": 0.01}, "p is outside 0 to 1"),
+    (proportion_confint, {"p": 1.4, "radius": 0.01, "n": 1000}, "p is outside 0 to 1"),
     (proportion_confint, {"n": [900, 1100]}, r"n is a list.*bounds as a tuple \(low, high\)"),
     (chisquare, {"radius": [0.1] * 3}, "radius must be"),
     (eigenvalues, {"radius": np.ones(2)}, "one number, or a matrix"),

@@ -229,7 +229,7 @@ def test_arguments_out_of_range(one_release):
     for options, message in [
         ({"radius": 0.01}, "n is needed with a radius that is not release.radius"),
         ({"radius": -0.01, "n": 9}, "radius must not be negative, got -0.01"),
-        ({"radius": {"smoker": "a"}, "n": 9}, "radius of 'smoker' must be"),
+        ({"radius": {"smoker": "a"}, "n": 9}, "radius of 'smoker' must be a single number"),
         ({"radius": {"other": 0.1}, "n": 9}, "no entry for 'smoker'; give release.radius"),
         ({"radius": 0.01, "n": 0}, "not a number of rows"),
         ({"radius": 0.01, "n": (9, 8)}, "lower bound above the upper one"),
