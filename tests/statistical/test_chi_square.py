@@ -38,12 +38,12 @@ def results(kind, p, n, budget, runs, tools, seed, simulations=199):
 
 @pytest.mark.simulate(POWERS, few=(0, 1), runs=(70, 4_000))
 def test_power_beside_other_private_tests(setting, runs, table, tools):
-    """n = 4,000, epsilon .1, shares moved by .01; in few runs four standard errors, else two."""
+    """n = 4,000, epsilon .1, shares moved by .01; at most four standard errors less."""
     kind, many, few, others = setting
-    simulations, target, errors = (199, few, 4) if runs < 1_000 else (999, many, 2)
+    simulations, target = (199, few) if runs < 1_000 else (999, many)
     options = 4_000, dps.PureDP(0.1), runs, tools, 5, simulations
     found = sum(r.pvalue <= 0.05 for _, r in results(kind, EVEN + 0.01 * PUSH, *options))
-    least = target - errors * np.sqrt(target * (1 - target) / runs)
+    least = target - 4 * np.sqrt(target * (1 - target) / runs)
     table.check("+-.01, n=4000, eps .1", kind, found / runs, "", others, runs, least)
 
 

@@ -183,7 +183,7 @@ def test_pooled_draws_cover(sizes, budget, table, tools):
         draws = release.draws(20, rng=run)
         counts = [draws.tables.counts(int(seed)) for seed in draws.seeds]
         for name, wanted in families.items():
-            values = wanted.evaluate(release.candidates)
+            values = wanted.evaluate(draws.tables.candidates)
             shares = np.array([values.average(c / c.sum()) for c in counts])
             sizes_of = np.array([[c.sum()] for c in counts])
             pooled = dps.pool(shares, shares * (1 - shares) / sizes_of, n=release.n)
