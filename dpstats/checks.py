@@ -22,6 +22,7 @@ Progress = Callable[[str, int, int | None], None]  # text, done, total
 _ALIKE = 0.65  # likeness of a misspelt name, by difflib
 _QUOTED = 40  # characters of a value that a message quotes
 _LONGEST = 200  # of a condition or formula
+_NUMBERS = "numbers: a single one or a regular array"  # what values may be
 _MOST_ROWS = 2**53  # a float64 holds every whole number up to it
 MOST_CHARACTERS = 1_000  # of a name or label; tables join labels, and CSV cells have a limit
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -137,7 +138,7 @@ def check_numbers(
     name: str,
     values: ArrayLike,
     shape: tuple[int, ...] | None = None,
-    allowed: str = "numbers: a single one or a regular array",
+    allowed: str = _NUMBERS,
 ) -> NDArray[np.float64]:
     """Return `values` as float64; RequestError if they are not numbers or do not fit `shape`.
 
@@ -160,10 +161,13 @@ def check_numbers(
 
 
 def check_finite(
-    name: str, values: ArrayLike, shape: tuple[int, ...] | None = None, *allowed: str
+    name: str,
+    values: ArrayLike,
+    shape: tuple[int, ...] | None = None,
+    allowed: str = _NUMBERS,
 ) -> NDArray[np.float64]:
     """As `check_numbers`, and RequestError if a value is infinite or missing."""
-    array = check_numbers(name, values, shape, *allowed)
+    array = check_numbers(name, values, shape, allowed)
     if not np.all(np.isfinite(array)):
         raise RequestError(f"{name} must be finite; infinite or missing values were given")
     return array
@@ -178,7 +182,7 @@ def check_possible(value: ArrayLike, possible: ArrayLike, why: str) -> None:
 
 def check_number(name: str, value: float) -> float:
     """Return a single finite number, or raise RequestError."""
-    array = check_finite(name, value, None, "a single number")
+    array = check_finite(name, value, allowed="a single number")
     if array.ndim:
         raise RequestError(f"{name} must be a single number, got {short(value)}")
     return float(array)

@@ -214,7 +214,7 @@ class PilotScore(TermBlock):
         return np.asarray(np.clip(found, -UNIT, UNIT))
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """Whatever the pilot; less without numbers (eq. score-without-numbers).
+        """Sensitivity at any pilot; less without numbers (eq. score-without-numbers).
 
         Then rows with the same levels change every set of alternatives by at most one, but for the
         identity link; rows with other levels of a column move two terms of the sets with it. See

@@ -282,10 +282,8 @@ def pvalue_in(
 
 def pvalue_of(result: Result, name: str, null: float | None, term: str | None) -> float:
     """Two-sided noise-aware p-value of the one test of an analysis."""
-    pvalues = result.pvalues
-    names = getattr(pvalues, "names", ()) or getattr(result, "terms", ())
-    if len(pvalues) and names:
-        return _pvalue_of_term(pvalues, list(names), name, null, term)
+    if len(result.pvalues) and (terms := list(getattr(result, "terms", ()))):
+        return _pvalue_of_term(result.pvalues, terms, name, null, term)
     if term is not None:
         raise RequestError(f"{name!r} has a single test; drop term={term!r}")
     try:

@@ -13,7 +13,6 @@ from dpstats.arrays import Floats
 from dpstats.checks import Alternative, Method, Target
 from dpstats.display import as_html
 from dpstats.errors import RequestError
-from dpstats.results.named import Named
 from dpstats.results.rendering import Page, Summary, significant
 
 if TYPE_CHECKING:
@@ -189,9 +188,9 @@ class Result(FieldsCompared, ABC):
         return table.__arrow_c_stream__(requested_schema)
 
     @property
-    def pvalues(self) -> Named:
-        """P-values that the result prints, by parameter; none by default."""
-        return Named([])
+    def pvalues(self) -> Floats:
+        """P-values that the result prints; none by default."""
+        return np.empty(0)
 
     @property
     def has_intervals(self) -> bool:

@@ -16,7 +16,6 @@ from dpstats.error_rates import benjamini_hochberg, holm
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals
 from dpstats.results.base import Result
-from dpstats.results.named import Named
 from dpstats.results.rendering import Days, Page, shown_pvalue, significant
 from dpstats.schema.dates import check_day
 
@@ -99,9 +98,9 @@ class HypothesisResult(Result):
     notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
-    def pvalues(self) -> Named:
+    def pvalues(self) -> Floats:
         """The p-value as an array (1,)."""
-        return Named([self.pvalue])
+        return np.array([self.pvalue])
 
     def test(self, value: float | None = None, alternative: Alternative = "two-sided") -> NoReturn:
         """Refused: this is a test already.
