@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
@@ -10,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.families.block import Block, Family
+from dpstats.families.tables.cells import Indicator, Table
 
 Variances = Callable[[Sequence[Block], Sequence[int]], Sequence[float]]
 
+_MOST_CELLS = 64  # of a table that two conditions are measured as: rows are fitted to all of them
 _EQUAL = 1 + 1e-9  # so that equal variances are equal in floating point
 
 
@@ -37,6 +41,7 @@ def merge(
         only.
     complements : bool
         Whether a condition follows from its complement: only if the number of rows is public.
+        Otherwise some conditions become tables, see `with_other_cells`.
     whole : bool
         Whether all functions of a block are needed from one block, as contrasts of units are.
 
@@ -51,7 +56,29 @@ def merge(
     while len(kept) != before:
         before = len(kept)
         kept = _dropped(kept, variances, complements, whole=whole)
-    return Family(tuple(kept))
+    return Family(tuple(kept if complements or whole else with_other_cells(kept)))
+
+
+def with_other_cells(blocks: Iterable[Block]) -> list[Block]:
+    """Blocks with tables in place of conditions that are one of their cells.
+
+    A row that comes or goes changes one cell: a table has the sensitivity of a condition, and adds
+    up to the number of rows (eq. table-for-condition of docs/explanation/privacy/privacy.md). One
+    condition has to be one of two cells; two may be of a larger table.
+    """
+    listed = list(blocks)
+    single = [b for b in listed if isinstance(b, Indicator) and b.cells.array.sum() == 1]
+    times = Counter(block.columns for block in single)
+    sizes = {columns: math.prod(column.bins for column in columns) for columns in times}
+    tabled = {
+        columns
+        for columns, size in sizes.items()
+        if size == 2 or (times[columns] > 1 and size <= _MOST_CELLS)
+    }
+    return list(dict.fromkeys(
+        Table(block.columns) if block in single and block.columns in tabled else block
+        for block in listed
+    ))  # fmt: skip
 
 
 def _dropped(

@@ -94,6 +94,7 @@ class Band(Untested):
     """The band for a distribution function, at all edges."""
 
     terms = property(lambda self: self.result.distribution()["edge"].map("{:g}".format).tolist())
+    params = property(lambda self: self.result.distribution()["estimate"].to_numpy())
 
     def ends(self, alpha, about):
         frame = self.result.distribution(alpha=alpha, method=ABOUT[about][0])

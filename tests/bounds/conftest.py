@@ -25,7 +25,7 @@ PLANS = {
         dps.PureDP(2), "replace",
     ),
     "quantile": ({"q": dps.Quantile("age")}, dps.PureDP(2), "replace"),
-    "one, n hidden": ({"a": dps.Proportion("smoker")}, dps.PureDP(1), "add_remove"),
+    "one, n hidden": ({"a": dps.Proportion("region == 'east'")}, dps.PureDP(1), "add_remove"),
 }  # fmt: skip
 
 

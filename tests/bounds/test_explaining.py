@@ -20,7 +20,7 @@ VERDICTS = [
     ("pairs", dps.Quantile("age"), None, "derivable"),
     ("quantile", dps.Quantile("age"), None, "measured"),
     ("quantile", "age < 40", None, "derivable"),
-    ("one, n hidden", "not smoker", None, "bounded"),
+    ("one, n hidden", "region == 'north'", None, "bounded"),
     ("one, n hidden", "ill", None, "out of reach"),
 ]
 

@@ -128,6 +128,23 @@ def test_a_margin_is_dropped_where_few_cells_are_summed_and_kept_where_many_are(
     assert merge([region, narrow], tied).blocks == (narrow,)
 
 
+def test_conditions_that_are_cells_become_tables_where_the_number_of_rows_is_measured():
+    """One of two cells, or two of a larger table; neither of several cells, nor of many."""
+    smoker, north, south, cold = (
+        Cells.condition(SCHEMA, text)
+        for text in ("smoker", "region == 'north'", "region == 'south'", "region != 'north'")
+    )
+
+    def merged(*wanted):  # fmt: skip
+        return merge(wanted, equal_noise, complements=False).blocks
+
+    assert merged(smoker) == (table(["smoker"]),)
+    assert merged(north, south, smoker) == (table(["region"]), table(["smoker"]))
+    assert merged(north, cold) == (north, cold)
+    assert merge([smoker], equal_noise).blocks == (smoker,)
+    assert merge([smoker], equal_noise, complements=False, whole=True).blocks == (smoker,)
+
+
 @given(wanted=st.lists(blocks, min_size=1, max_size=5))
 @settings(max_examples=30)
 def test_merging_never_costs_accuracy(wanted):

@@ -34,7 +34,7 @@ def table(seed=0):
     })  # fmt: skip
 
 
-ASKED = {"both": dps.Marginals(["colour", "smoker"]), "share": dps.Proportion("smoker")}
+ASKED = {"both": dps.Marginals(["colour", "smoker"]), "share": dps.Proportion("size == 's'")}
 
 
 def measured(source, shares=None, *, epsilon=1, unit="replace", copies=1):

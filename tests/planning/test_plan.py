@@ -128,6 +128,21 @@ def test_beside_a_table_the_count_of_rows_has_less_than_its_fair_part(schema, mo
         assert share_of_count(plan) == Fraction(1, 100)
 
 
+def test_a_condition_is_measured_with_its_other_cell_where_the_number_of_rows_is_hidden(schema):
+    """At half the noise: the sensitivity is one, and the cells add up to the rows."""
+    for given, cells in ((None, 2), ("region == 'north'", 6)):
+        asked = {"p": dps.Proportion("smoker == 'yes'", given=given)}
+        plan = dps.plan(schema, asked, budget=dps.PureDP(1), unit="add_remove")
+        [planned] = plan.strategy.measured
+        assert (planned.block.kind, planned.block.size) == ("table", cells)
+        assert planned.block.sensitivity("add_remove").l1 == 1
+        assert share_of_count(plan) == Fraction(1, 100)
+        assert Plan.from_dict(plan.to_dict()) == plan
+    asked = {"p": dps.Proportion("age >= 65")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1), unit="add_remove")
+    assert share_of_count(plan) == Fraction(1, 2)
+
+
 def test_an_optimal_split_follows_the_rule_of_lagrange(schema):
     """A condition (d = 1, D = 1) and a table of three cells (d = 3, D1 = D2 = 2)."""
     asked = {"c": dps.Proportion("age >= 65"), "t": REGION}

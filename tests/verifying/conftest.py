@@ -31,7 +31,7 @@ TYPICAL = dps.TabulatedLoss.of(
 GRID = {"Intercept": (0.0, 10.0, 3), "score": (-0.2, 0.2, 3)}
 ASKED = {
     "smoking": dps.Proportion("smoker"),
-    "retired": dps.Proportion("retired == True", given="region == 'north'"),
+    "retired": dps.Proportion("retired == True", given="region != 'west'"),
     "tables": dps.Marginals(["region", "smoker", "retired"], degree=2),
     "ages": dps.Quantile("age", [0.25, 0.5]),
     "rates": dps.Ratio("age", "rent", by="region"),

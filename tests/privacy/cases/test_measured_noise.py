@@ -90,8 +90,8 @@ def test_p65_p66_planted_floating_and_rounded_noise_is_refused_or_seen(monkeypat
 
 
 def planned(budget, unit):
-    schema = dps.Schema([dps.Boolean("b")])
-    return dps.plan(schema, {"p": dps.Proportion("b")}, budget=budget, unit=unit)
+    schema = dps.Schema([dps.Category("b", list("xyz"))])
+    return dps.plan(schema, {"p": dps.Proportion("b == 'x'")}, budget=budget, unit=unit)
 
 
 def proved_of(plan, runs=2000):
