@@ -70,6 +70,10 @@ class Intervals(ABC):
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """Noise-aware p-values (d,) of: each parameter equals `value`."""
 
+    def pvalues_of_limit(self, value: float, alternative: Alternative) -> Floats:
+        """One-sided p-values (d,) that are dual to a limit; here those of `pvalues`."""
+        return self.pvalues(value, alternative)
+
     @abstractmethod
     def subset(self, chosen: slice) -> Intervals:
         """Intervals of some of the parameters."""

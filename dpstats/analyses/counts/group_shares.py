@@ -302,8 +302,6 @@ class GroupIntervals(OneParameter):
         """P-value (1,) of the hypothesis that the share equals `value`."""
         return np.array([self._drawn.pvalue(0, value, alternative)])
 
-    pvalues_of_limit = pvalues
-
 
 @dataclass(frozen=True)
 class DifferenceIntervals(Estimated):

@@ -12,11 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpstats.analyses.counts.quantile_result import (
-    GroupQuantileIntervals,
-    QuantileIntervals,
-    QuantileResult,
-)
+from dpstats.analyses.counts.distribution import DistributionIntervals
+from dpstats.analyses.counts.group_shares import GroupIntervals
+from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
+from dpstats.analyses.counts.quantile_result import QuantileIntervals, QuantileResult
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules, subgroup_notes
 from dpstats.analyses.survey.estimand import Estimand, shares_below
 from dpstats.analyses.survey.weighted import weighted_by_design
@@ -26,6 +25,7 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator, Partition
+from dpstats.inference.intervals import Several
 from dpstats.measured.view import ReleaseView
 from dpstats.results.named import Named
 from dpstats.schema import Column, Number, Schema
@@ -138,26 +138,25 @@ class Quantile:
             for held, where in marked
         ))  # fmt: skip
 
-    def _intervals(
-        self, release: ReleaseView, number: Number, probabilities: tuple[float, ...]
-    ) -> QuantileIntervals:
+    def _distribution(self, release: ReleaseView) -> DistributionIntervals:
         blocks = self.answered(release.schema).blocks
         if self._group(release.schema) is None:
-            return QuantileIntervals(release.answers(blocks).with_totals, number, probabilities)
+            answers = release.answers(blocks).with_totals
+            return DistributionIntervals(answers, ProportionIntervals(answers))
         edges = len(blocks) // 2
         below, above, every = blocks[:edges], blocks[edges:-1], blocks[-1]
         both = [block for pair in zip(below, above, strict=True) for block in pair]
         pairs = release.answers(both, disjoint=True)
+        shares = (GroupIntervals(pairs.subset(slice(2 * j, 2 * j + 2))) for j in range(edges))
         whole = release.answers([*below, every], disjoint=True).of_counted_rows()
-        return GroupQuantileIntervals(
-            whole.subset(slice(edges)), number, probabilities, whole, pairs
-        )
+        return DistributionIntervals(whole.subset(slice(edges)), Several(tuple(shares)), whole)
 
     def infer(self, release: ReleaseView) -> QuantileResult:
         """Estimates with noise-aware and certified intervals."""
         number = self.number(release.schema)
-        intervals = self._intervals(release, number, self.probabilities)
-        answers = intervals.answers
+        distribution = self._distribution(release)
+        intervals = QuantileIntervals(distribution, number, self.probabilities)
+        answers = distribution.answers
         notes = [
             *subgroup_notes(self._group(release.schema), answers.rows),
             *answers.constraint_notes,

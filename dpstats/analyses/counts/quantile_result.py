@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpstats.analyses.counts.binomial import within_counts
-from dpstats.analyses.counts.group_shares import GroupIntervals
-from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
+from dpstats.analyses.counts.distribution import DistributionIntervals
 from dpstats.arrays import Floats
-from dpstats.caching import Cached
 from dpstats.checks import Alternative, Method, Target, check_interval
 from dpstats.corrected.means import wasserstein_bound
-from dpstats.error_rates import splits_of_band
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Ends, Intervals
-from dpstats.inference.simulation import LEAST_SIMULATED, calibration_generator, draw_noise
-from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.results.estimates import EstimateResult
 from dpstats.schema import Number
 
@@ -30,37 +22,32 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class QuantileIntervals(Intervals, Cached):
+class QuantileIntervals(Intervals):
     """Intervals and tests for quantiles by the distribution function F at the edges.
 
     The quantile at t, inf{x: F(x) >= t}, is in bin j only if F_j <= t <= F_j+1, F_j the mass of
     the first j bins. From the lowest bin upwards, bin j - 1 is excluded as long as the upper limit
     of F_j is below t; from the highest downwards, bin j as long as the lower limit is above t. The
     first false rejection from below can only be at the first j with F_j >= t (a fixed sequence
-    of tests), so its error is that of one one-sided limit, alpha/2, and so from above.
+    of tests), so its error is that of one one-sided limit, alpha/2, and so from above. Within a
+    group of rows, F is the prevalence in it, for any number of its rows.
     """
 
-    answers: Answers
+    distribution: DistributionIntervals
     number: Number
     probabilities: tuple[float, ...]
 
     @property
     def least_pvalue(self) -> float:
         """Error that a p-value spends on the number of rows."""
-        return ProportionIntervals(self.answers).least_pvalue
-
-    def counts(self, method: Method, target: Target) -> Answers:
-        """The answers, for certified statements without totals; of persons where these vary."""
-        if method == "certified":
-            return self.answers.without_totals
-        return self.answers.of_persons if _sampled(method, target) else self.answers
+        return self.distribution.least_pvalue
 
     @property
     def discrete(self) -> bool:
         """True if bins are single declared values."""
         return self.number.discrete
 
-    @cached_property
+    @property
     def cuts(self) -> Floats:
         """(bins + 1,) bounds and edges, or the (bins,) declared values."""
         number = self.number
@@ -78,102 +65,26 @@ class QuantileIntervals(Intervals, Cached):
         """The bounds."""
         return float(self.cuts[0]), float(self.cuts[-1])
 
-    @cached_property
-    def fitted(self) -> Floats:
-        """(bins + 1,) nearest increasing distribution function, from 0 to 1."""
-        return self.increasing(self.answers.means)
-
-    @staticmethod
-    def increasing(means: Floats) -> Floats:
-        """(d + 2,) nearest increasing function to (d,) values of one, from 0 to 1."""
-        from scipy import optimize
-
-        increasing = optimize.isotonic_regression(means).x
-        return np.concatenate([[0.0], np.clip(increasing, 0, 1), [1.0]])
-
     def estimate(self, probability: float) -> tuple[float, float, float]:
         """Quantile, sampling and privacy variance; linear inside a bin, infinite for values.
 
         Delta method: the variance of F at the estimate, over the squared density of its bin. The
         position of the quantile inside the bin is not measured: add the variance of a uniform law.
         """
-        j = int(np.searchsorted(self.fitted[:-1], probability, side="left")) - 1  # F_j < p <= F_j+1
-        below, above = self.fitted[j], self.fitted[j + 1]
+        fitted = self.distribution.fitted
+        j = int(np.searchsorted(fitted[:-1], probability, side="left")) - 1  # F_j < p <= F_j+1
+        below, above = fitted[j], fitted[j + 1]
         if self.discrete:
             return float(self.cuts[j]), np.inf, 0.0
         share = (probability - below) / (above - below)
         low, high = self.cuts[j], self.cuts[j + 1]
-        weights = np.zeros(len(self.fitted))
+        weights = np.zeros(len(fitted))
         weights[j], weights[j + 1] = 1 - share, share
-        sampling, privacy = self._variances(weights, probability)
+        sampling, privacy = self.distribution.variances(weights, probability)
         slope = ((high - low) / (above - below)) ** 2
         place = (high - low) ** 2 / 12
         estimate = float(low + share * (high - low))
         return estimate, float(sampling * slope + place), float(privacy * slope)
-
-    def _variances(self, weights: Floats, probability: float) -> tuple[float, float]:
-        """Sampling and privacy variance of a combination (bins + 1,) of F, whose value is given."""
-        mass = self.fitted
-        covariance = np.minimum.outer(mass, mass) - np.outer(mass, mass)
-        sampling = float(weights @ covariance @ weights / self.answers.of_persons.n)
-        return sampling, self._noise_of(weights[1:-1], probability) / self.answers.n**2
-
-    def _noise_of(self, weights: Floats, probability: float) -> float:
-        """Variance of the noise on a combination of the counts, less a share of the rows."""
-        return self.answers.noise_less_rows(weights, probability)
-
-    def of_edges(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Ends (edges,) of the distribution function at every edge, computed once."""
-        whole = ProportionIntervals(self.counts(method, target))
-        return self._once((alpha, method, target), lambda: whole.conf_int(alpha, method, target))
-
-    def band(
-        self, alpha: float, method: Method, target: Target, rng: np.random.Generator | int
-    ) -> Ends:
-        """Limits (edges,) of F at all edges together, around the noisy answers.
-
-        See `QuantileResult.distribution`.
-        """
-        if not isinstance(rng, np.random.Generator):
-            rng = calibration_generator(self.answers, rng)
-        answers = self.counts(method, target)
-        of_rows = answers.rows.spent(alpha)
-        fewest, most = answers.rows.bounds(of_rows)
-        width = self._half_width(alpha - of_rows, method, target, fewest, rng)
-        sums = within_counts(answers.sums, answers.n)
-        # F increases, so running maxima and minima of the limits are valid too.
-        low = np.maximum.accumulate(sums / most - width)
-        high = np.minimum.accumulate((sums / fewest + width)[::-1])[::-1]
-        return np.clip(low, 0, 1), np.clip(high, 0, 1)
-
-    def _half_width(
-        self, alpha: float, method: Method, target: Target, n: int, rng: np.random.Generator
-    ) -> float:
-        """Half the width of the band for n rows; an error below `LEAST_SIMULATED` by bounds."""
-        answers, cells = self.counts(method, target), np.diff(self.fitted)
-
-        def of_noise(size: int) -> Floats:
-            return np.asarray(np.abs(draw_noise(answers, size, rng) / n).max(axis=1))
-
-        def of_both(size: int) -> Floats:
-            noise = draw_noise(answers, size, rng) / n
-            drawn = rng.multinomial(n, cells / cells.sum(), size=size).cumsum(axis=1)[:, :-1]
-            return np.asarray(np.abs(drawn / n - self.fitted[1:-1] + noise).max(axis=1))
-
-        if _sampled(method, target) and alpha >= LEAST_SIMULATED:
-            return _simulated(of_both, alpha)
-        beta, sampling = alpha, 0.0
-        if target == "population":
-
-            def width(beta: float) -> float:  # by Bonferroni's inequality; of public numbers only
-                noise = float(joint_noise_quantiles(answers, beta).max()) / n
-                return _massart(n, alpha - beta) + noise
-
-            beta = 0.0 if answers.bound_only else float(min(splits_of_band(alpha), key=width))
-            sampling = _massart(n, alpha - beta)
-        if answers.bound_only or beta < LEAST_SIMULATED:
-            return sampling + float(joint_noise_quantiles(answers, beta).max()) / n
-        return sampling + _simulated(of_noise, beta)
 
     def bins(self, low: Floats, high: Floats) -> NDArray[np.int64]:
         """(d, 2) first and last bin of each quantile, from limits (edges,) of F at the edges."""
@@ -194,11 +105,11 @@ class QuantileIntervals(Intervals, Cached):
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits (d,), in original units: edges, bounds or declared values."""
-        return self._limits(*self.of_edges(alpha, "noise_aware", target))
+        return self._limits(*self.distribution.noise_aware(alpha, target))
 
     def certified(self, alpha: float, target: Target) -> Ends:
         """Limits (d,), in original units."""
-        return self._limits(*self.of_edges(alpha, "certified", target))
+        return self._limits(*self.distribution.certified(alpha, target))
 
     def subset(self, chosen: slice) -> QuantileIntervals:
         """Intervals of some of the quantiles."""
@@ -214,7 +125,8 @@ class QuantileIntervals(Intervals, Cached):
 
     def _pvalue(self, j: int, probability: float, alternative: Alternative) -> float:
         def pvalue(j: int, side: Alternative) -> float:
-            return self._of_limit(j, probability, side, both=alternative == "two-sided")
+            both = alternative == "two-sided"
+            return self.distribution.pvalue_at(j, probability, side, of_limit=both)
 
         larger = smaller = 1.0  # evidence that F at the upper end < p, and at the lower end > p
         if j < self.number.value_bins - 1:
@@ -225,15 +137,6 @@ class QuantileIntervals(Intervals, Cached):
             return min(1.0, 2 * min(larger, smaller))
         return larger if alternative == "larger" else smaller
 
-    def _of_limit(self, j: int, probability: float, side: Alternative, *, both: bool) -> float:
-        """P-value that F at the end of bin j is a probability; that of a limit of `both`."""
-        edge = self._of_edge(j)
-        return float((edge.pvalues_of_limit if both else edge.pvalues)(probability, side)[0])
-
-    def _of_edge(self, j: int) -> ProportionIntervals | GroupIntervals:
-        """The distribution function at the end of bin j, of the population."""
-        return ProportionIntervals(self.answers.of_persons.subset(slice(j, j + 1)))
-
     def _bin_of(self, value: float) -> int:
         if self.discrete:
             if value not in self.cuts:
@@ -241,66 +144,6 @@ class QuantileIntervals(Intervals, Cached):
             return int(np.searchsorted(self.cuts, value))
         side = "right" if self.number.closed == "left" else "left"
         return int(np.searchsorted(self.cuts[1:-1], value, side=side))  # type: ignore[call-overload]
-
-
-@dataclass(frozen=True)
-class GroupQuantileIntervals(QuantileIntervals):
-    """Intervals of quantiles within a group of rows whose number is not public.
-
-    At every edge the group's rows below it and above it are counted: F there is the prevalence in
-    the group, for any number of its rows; see `analyses.counts.group_shares`. Each of the two
-    sequences of tests has error alpha/2 as before.
-    """
-
-    least_pvalue: ClassVar[float] = 0.0
-
-    whole: Answers  # the same, then the group
-    pairs: Answers  # below and above the first edge, below and above the second, and so on
-
-    def _noise_of(self, weights: Floats, probability: float) -> float:
-        every = np.append(weights, -probability)
-        return float(every @ self.whole.noise_covariance @ every)
-
-    def of_edges(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Ends (edges,) of the distribution function at every edge, computed once."""
-        return self._once((alpha, method, target), lambda: self._inverted(alpha, method, target))
-
-    def _inverted(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        edges, sampled = range(len(self.answers.sums)), _sampled(method, target)
-        each = (self._of_edge(j, sampled=sampled) for j in edges)
-        found = [one.conf_int(alpha, method, target) for one in each]
-        low, high = np.array(found).reshape(-1, 2).T
-        return low, high
-
-    def _of_edge(self, j: int, *, sampled: bool = True) -> GroupIntervals:
-        def made() -> GroupIntervals:
-            pairs = self.pairs.of_persons if sampled else self.pairs
-            return GroupIntervals(pairs.subset(slice(2 * j, 2 * j + 2)))
-
-        return self._once(("edge", j, sampled), made)
-
-
-_DRAWS = 3_999  # of a maximal deviation; or as many as put
-_TAIL = 4  # of them beyond the bound, which is an order statistic
-
-
-def _sampled(method: Method, target: Target) -> bool:
-    """True if intervals include the sampling of persons."""
-    return method == "noise_aware" and target == "population"
-
-
-def _massart(n: int, error: float) -> float:
-    """Bound on the largest deviation of n rows' distribution function, with error `error`."""
-    return float(np.sqrt(np.log(2 / error) / (2 * n)))
-
-
-def _simulated(draw: Callable[[int], Floats], error: float) -> float:
-    """Order statistic of draws that one more exceeds with probability at most `error`."""
-    size = max(_DRAWS, int(np.ceil(_TAIL / error)))
-    # Some at a time, as each has an entry per edge; a smaller error has the same ones, and more.
-    draws = np.concatenate([draw(_DRAWS) for _ in range(0, size, _DRAWS)])[:size]
-    rank = int(np.ceil((1 - error) * (len(draws) + 1) - 1e-9))
-    return float(np.sort(draws)[rank - 1])
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -377,15 +220,16 @@ class QuantileResult(EstimateResult):
         check_interval(alpha, method, target)
         intervals = self.intervals
         assert isinstance(intervals, QuantileIntervals)
-        low, high = intervals.of_edges(alpha, method, target)
-        band_low, band_high = intervals.band(alpha, method, target, rng)
+        low, high = intervals.distribution.conf_int(alpha, method, target)
+        simulated = replace(intervals.distribution, rng=rng)
+        band_low, band_high = simulated.simultaneous(alpha, method, target)
         edges = intervals.edges
         if intervals.number.dates:
             edges = edges.astype("datetime64[D]").astype("datetime64[s]")
         return pd.DataFrame(
             {
                 "edge": edges,
-                "estimate": intervals.fitted[1:-1],
+                "estimate": intervals.distribution.fitted[1:-1],
                 "low": low,
                 "high": high,
                 "band_low": band_low,

@@ -15,7 +15,7 @@ from dpstats.analyses.moments.eigen_moves import ErrorDraws, Moves, Tail, few, i
 from dpstats.analyses.moments.noisy_covariance import PART, NoisyCovariance
 from dpstats.arrays import Floats, on_one_blas_thread, within
 from dpstats.caching import Cached
-from dpstats.checks import Alternative, Method, Target
+from dpstats.checks import Alternative, Target
 from dpstats.corrected.eigenvalues import descending, loading_bounds, sine_bounds, subspace_sines
 from dpstats.error_rates import for_other_eigenvalues
 from dpstats.errors import RequestError
@@ -250,18 +250,23 @@ class EigenIntervals(Intervals, Cached):
         return self.of_matrix.corrections(alpha)
 
     @on_one_blas_thread
-    def sines(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+    def sines(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
         """Bounds (k,) on the sine of each vector's angle and of each leading subspace's."""
-        if method == "certified" or self.covariance.unknown:
-            radius, _ = self.of_matrix.radii(alpha, target)
-            values = self.values / self.covariance.correction
-            return sine_bounds(values, radius)[: self.k], subspace_sines(values, radius)[: self.k]
+        if self.covariance.unknown:
+            return self.certified_sines(alpha, target)
         laws = self._laws(target, self._size(alpha))
         sines = [self._simulated_sines(draws, alpha) for draws in laws]
         if not has_enough_draws(alpha, self._enough):
-            sines.append(self.sines(alpha, "certified", target))
+            sines.append(self.certified_sines(alpha, target))
         single, spaces = np.max(sines, axis=0)
         return single, spaces
+
+    @on_one_blas_thread
+    def certified_sines(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
+        """The same for any data."""
+        radius, _ = self.of_matrix.radii(alpha, target)
+        values = self.values / self.covariance.correction
+        return sine_bounds(values, radius)[: self.k], subspace_sines(values, radius)[: self.k]
 
     def _simulated_sines(self, draws: ErrorDraws, alpha: float) -> tuple[Floats, Floats]:
         slack, alpha = _slack(draws, alpha)

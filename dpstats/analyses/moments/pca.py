@@ -268,7 +268,9 @@ class PCAResult(EstimateResult):
         import pandas as pd
 
         check_interval(alpha, method, target)
-        single, spaces = self._intervals.sines(alpha, method, target)
+        own = self._intervals
+        sines = own.certified_sines if method == "certified" else own.sines
+        single, spaces = sines(alpha, target)
         names = [f"PC{i}" for i in range(1, self.n_components_ + 1)]
         angles = {"component": names, "vector": single, "subspace": spaces}
         return pd.DataFrame(angles).assign(

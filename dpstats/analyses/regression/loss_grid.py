@@ -349,7 +349,7 @@ class LossGridResult(Result):
 
     def preview_widths(self, method: Method, alpha: float = USUAL_ALPHA) -> Widths:
         """Widths of the certified intervals for the table, within the grid; there are no others."""
-        if method != "certified":
+        if method not in self.methods:
             return super().preview_widths(method, alpha)
         ranges = np.array([np.ptp(axis.values) for axis in self.surface.block.axes])
         return Widths(self.terms, np.diff(np.asarray(self.conf_int(alpha=alpha)))[:, 0], ranges)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpstats.analyses.counts.distribution import DistributionIntervals
 from dpstats.analyses.counts.quantile_result import QuantileIntervals, QuantileResult
 from dpstats.analyses.survey.estimand import Estimand, shares_below
 from dpstats.analyses.survey.weighted import (
@@ -21,11 +22,11 @@ from dpstats.analyses.survey.weighted import (
     design_notes,
 )
 from dpstats.arrays import Codes, Floats
-from dpstats.error_rates import bonferroni
+from dpstats.inference.intervals import Intervals
 from dpstats.measured.view import ReleaseView
 
 if TYPE_CHECKING:
-    from dpstats.checks import Alternative, Method, Target
+    from dpstats.checks import Target
     from dpstats.inference.intervals import Ends
 
 _LEAST_VARIANCE = 0.1  # of the largest F (1 - F) of coarse edges, to have a design effect
@@ -97,38 +98,32 @@ def shares_of(below: Estimand, release: ReleaseView) -> Estimates:
 
 
 @dataclass(frozen=True)
-class WeightedQuantileIntervals(QuantileIntervals):
-    """Quantiles by the weighted distribution function, whose limits are Student's."""
+class WeightedDistribution(DistributionIntervals):
+    """The weighted distribution function, whose limits are Student's."""
 
-    least_pvalue: ClassVar[float] = 0.0
-
-    shares: DesignIntervals
+    edges: DesignIntervals
 
     @property
     def _part(self) -> Estimates:
-        return self.shares.parts[0]
+        return self.edges.parts[0]
 
-    @cached_property
-    def fitted(self) -> Floats:
-        """(bins + 1,) nearest increasing distribution function, from 0 to 1."""
-        return self.increasing(self.shares.estimate)
+    @property
+    def estimate(self) -> Floats:
+        """(d,) noisy F at the edges."""
+        return self.edges.estimate
 
-    def _variances(self, weights: Floats, probability: float) -> tuple[float, float]:
+    def variances(self, weights: Floats, probability: float) -> tuple[float, float]:
+        """Sampling and privacy variance of a combination (d + 2,) of F, whose value is given."""
         inner, part = weights[1:-1], self._part
         sampling = float(inner @ part.sampling_covariance @ inner)
         return max(sampling, 0.0), float(inner @ part.noise_covariance @ inner)
 
-    def of_edges(self, alpha: float, method: Method, target: Target) -> Ends:
-        """Ends (edges,) of the distribution function at every edge, computed once."""
-        if method == "certified" and target == "table":
-            return self._once(("table", alpha), lambda: self._certified(alpha))
-        return self._once((alpha, method, target),
-                          lambda: self.shares.conf_int(alpha, method, target))  # fmt: skip
-
-    def _certified(self, alpha: float) -> Ends:
-        """Limits (edges,) of the table's F, each from the noise on the rows below and above."""
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits (d,); of the table's F, each from the noise on the rows below and above."""
+        if target == "population":
+            return super().certified(alpha, target)
         totals = self._part.totals.uncalibrated
-        low, high = np.empty((2, len(self.edges)))
+        low, high = np.empty((2, len(self)))
         for j in range(len(low)):
             ends = []
             for rows in (np.arange(len(totals.values)) <= j, np.arange(len(totals.values)) > j):
@@ -141,14 +136,8 @@ class WeightedQuantileIntervals(QuantileIntervals):
             high[j] = most / (most + fewest) if most + fewest > 0 else 1.0
         return low, high
 
-    def band(
-        self, alpha: float, method: Method, target: Target, rng: np.random.Generator | int
-    ) -> Ends:
-        """Limits (edges,) at all edges together, by Bonferroni's inequality."""
-        return self.of_edges(bonferroni(alpha, len(self.edges)), method, target)
-
-    def _of_limit(self, j: int, probability: float, side: Alternative, *, both: bool) -> float:
-        return float(self.shares.subset(slice(j, j + 1)).pvalues(probability, side)[0])
+    joint_noise_aware = Intervals.joint_noise_aware
+    joint_certified = Intervals.joint_certified
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -185,8 +174,9 @@ def weighted_quantiles(analysis: Any, release: ReleaseView) -> WeightedQuantileR
     (below,) = analysis.estimands(release.schema)
     part = shares_of(below, release)
     answers, design = part.totals.answers, part.totals.design
-    intervals = WeightedQuantileIntervals(
-        answers, analysis.number(release.schema), analysis.probabilities, DesignIntervals((part,))
+    distribution = WeightedDistribution(answers, DesignIntervals((part,)))
+    intervals = QuantileIntervals(
+        distribution, analysis.number(release.schema), analysis.probabilities
     )
     notes = design_notes(design, [part])
     if isinstance(part, NearestEffects):
