@@ -15,6 +15,7 @@ from dpstats.error_rates import LEAST_COMPUTED, bonferroni
 
 Ends: TypeAlias = tuple[Floats, Floats]
 FEWEST = 5  # draws beyond both limits, from which a limit may be read off draws
+MANY_DRAWS = 20_000  # whose order statistics are limits
 
 
 class Intervals(ABC):
@@ -145,6 +146,12 @@ def ends_of_sums(weights: Floats, low: Floats, high: Floats) -> Ends:
 def has_enough_draws(alpha: float, draws: int) -> bool:
     """True if enough draws lie in a tail of probability `alpha` to read a limit off them."""
     return draws >= FEWEST / alpha
+
+
+def limits_of_draws(ordered: Floats, alpha: float) -> Ends:
+    """Ends (d,) between which all but alpha/2 of ordered draws (m, d) on either side lie."""
+    beyond = int(alpha / 2 * len(ordered))
+    return ordered[beyond], ordered[-1 - beyond]
 
 
 def wider(ends: Ends, others: Ends) -> Ends:

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.error_rates import bonferroni, least_of_noise
-from dpstats.inference.intervals import FEWEST
+from dpstats.inference.intervals import FEWEST, MANY_DRAWS
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from dpstats.measured.answers import Answers
 
-DRAWS = 20_000
 LARGEST = 12  # cells; of more than that the joint level shortens intervals by less than 1%
 
 
@@ -38,8 +37,8 @@ def joint_level(answers: Answers, alpha: float) -> float:
     shares = np.clip(answers.means, 0, None)
     if shares.sum() <= 0:
         return bonferroni(alpha, d)
-    counts = rng.multinomial(answers.n, shares / shares.sum(), size=DRAWS)
-    drawn = counts + draw_noise(answers, DRAWS, rng)
+    counts = rng.multinomial(answers.n, shares / shares.sum(), size=MANY_DRAWS)
+    drawn = counts + draw_noise(answers, MANY_DRAWS, rng)
     drawn += 1e-6 * rng.random(drawn.shape)  # ties in random order
     return level_of_draws(drawn, alpha)
 

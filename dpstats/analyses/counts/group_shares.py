@@ -20,7 +20,13 @@ from dpstats.caching import Cached
 from dpstats.checks import Alternative, Target
 from dpstats.corrected.proportions import clopper_pearson
 from dpstats.error_rates import LEAST_COMPUTED, bonferroni, for_noise, split_for
-from dpstats.inference.intervals import Ends, pvalue_of_draws, with_far_tails
+from dpstats.inference.intervals import (
+    MANY_DRAWS,
+    Ends,
+    limits_of_draws,
+    pvalue_of_draws,
+    with_far_tails,
+)
 from dpstats.inference.noisy_ratio import NoisyRatio, joint_noise
 from dpstats.inference.simulation import calibration_seed, draw_evenly
 from dpstats.results.estimates import Estimated, OneParameter
@@ -66,7 +72,6 @@ def measure_gradients(p: float, q: float) -> Floats:
     return np.array(rows)
 
 
-DRAWS = 20_000
 _NO_ROWS = 1e-9
 
 
@@ -109,9 +114,9 @@ class DrawnShares(Cached):
         Of the population where rows are `sampled`, else of the private table.
         """
         draws = self._once(("sorted", sampled), lambda: np.sort(self._measures(sampled)))
-        beyond = int(alpha / 2 * DRAWS)
         largest = np.max(draws, axis=1, where=np.isfinite(draws), initial=0)  # no lower end is inf
-        return np.minimum(draws[:, beyond], largest), draws[:, DRAWS - 1 - beyond]
+        low, high = limits_of_draws(draws.T, alpha)
+        return np.minimum(low, largest), high
 
     def pvalue(self, i: int, value: float, alternative: Alternative) -> float:
         """P-value that parameter number i of the population equals `value`, at least 1e-9.
@@ -122,16 +127,16 @@ class DrawnShares(Cached):
         return pvalue_of_draws(self._contrast(i, value), alternative)
 
     def _shares(self, sampled: bool) -> list[Floats]:
-        """Draws (DRAWS,) of the share of each group."""
+        """Draws (MANY_DRAWS,) of the share of each group."""
         return [share for share, _ in self._once(sampled, lambda: self._drawn(sampled))]
 
     def _drawn(self, sampled: bool) -> list[tuple[Floats, Floats]]:
-        """Draws (DRAWS,) of the share of each group, and of its size."""
+        """Draws (MANY_DRAWS,) of the share of each group, and of its size."""
         answers = self.answers
         rng = np.random.default_rng(calibration_seed(answers, answers.names[0]))
-        noise = np.zeros((len(answers.sums), DRAWS))
+        noise = np.zeros((len(answers.sums), MANY_DRAWS))
         for weights, law in answers.noise_parts:
-            drawn, used = draw_evenly(law, DRAWS, rng), np.flatnonzero(weights)
+            drawn, used = draw_evenly(law, MANY_DRAWS, rng), np.flatnonzero(weights)
             noise[used] += np.outer(weights[used], drawn)
         most = answers.rows.exact or np.inf
         sums = within_counts(answers.sums, most)[:, np.newaxis]
@@ -141,11 +146,11 @@ class DrawnShares(Cached):
             yes, no = counts[f : f + 2]
             certain = GroupIntervals(answers.subset(slice(f, f + 2))).certain
             share = _share_of(yes, no, rng, sampled=sampled)
-            draws.append((share if certain is None else np.full(DRAWS, certain), yes + no))
+            draws.append((share if certain is None else np.full(MANY_DRAWS, certain), yes + no))
         return draws
 
     def _measures(self, sampled: bool) -> Floats:
-        """Draws (d, DRAWS) of the parameters; 0/0 counts one half at either end."""
+        """Draws (d, MANY_DRAWS) of the parameters; 0/0 counts one half at either end."""
         shares = self._shares(sampled)
         if len(shares) == 1:
             return np.array(shares)
@@ -170,12 +175,12 @@ class DrawnShares(Cached):
         return np.where(unknown, np.where(_EITHER, 1.0, -1.0), contrast) * size
 
 
-_EITHER = np.random.default_rng(0).permutation(np.arange(DRAWS) % 2) > 0
+_EITHER = np.random.default_rng(0).permutation(np.arange(MANY_DRAWS) % 2) > 0
 
 
 def _share_of(yes: Floats, no: Floats, rng: np.random.Generator, *, sampled: bool) -> Floats:
     """Draws of a share from draws of its two counts, at least 0."""
-    either = rng.permutation(np.arange(DRAWS) % 2)
+    either = rng.permutation(np.arange(MANY_DRAWS) % 2)
     if not sampled:
         return np.where(yes + no > 0, yes / np.maximum(yes + no, 1e-300), either)
     a, b = yes + either, no + 1 - either  # (2)
@@ -296,7 +301,7 @@ class GroupIntervals(OneParameter):
             return self.certified(alpha, target)
         of_persons = GroupIntervals(self.answers.of_persons)  # used where the draws end
         certified = partial(of_persons.certified, alpha, target)
-        return with_far_tails(self._drawn.limits(alpha), alpha / 2, DRAWS, certified)
+        return with_far_tails(self._drawn.limits(alpha), alpha / 2, MANY_DRAWS, certified)
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-value (1,) of the hypothesis that the share equals `value`."""
@@ -384,7 +389,7 @@ class DifferenceIntervals(Estimated):
             drawn, answers = self._of_table, self.answers
         ends = drawn.limits(alpha, sampled=target == "population")
         certified = partial(DifferenceIntervals(answers).certified, alpha, target)
-        low, high = with_far_tails(ends, alpha / 2, DRAWS, certified)
+        low, high = with_far_tails(ends, alpha / 2, MANY_DRAWS, certified)
         return low[self.chosen], high[self.chosen]
 
     def certified(self, alpha: float, target: Target) -> Ends:

@@ -15,12 +15,18 @@ import numpy as np
 from scipy import optimize
 
 from dpstats.analyses.survey.estimand import Estimand, squares_of_cells
-from dpstats.analyses.survival.follow_up import DRAWS, Counts, RiskSets, counts_of
+from dpstats.analyses.survival.follow_up import Counts, RiskSets, counts_of
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative, Target
 from dpstats.error_rates import bonferroni
-from dpstats.inference.intervals import Ends, pvalue_of_draws, with_far_tails
+from dpstats.inference.intervals import (
+    MANY_DRAWS,
+    Ends,
+    limits_of_draws,
+    pvalue_of_draws,
+    with_far_tails,
+)
 from dpstats.inference.joint_coverage import level_of_draws
 from dpstats.inference.simulation import calibration_generator
 from dpstats.results.estimates import Estimated
@@ -122,7 +128,7 @@ class CurveLimits(Estimated):
 
 
 class Draws(NamedTuple):
-    """Draws (DRAWS, d) of d parameters.
+    """Draws (MANY_DRAWS, d) of d parameters.
 
     Attributes
     ----------
@@ -187,12 +193,11 @@ class DrawnIntervals(CurveLimits, Cached):
                 draws.of_population if target == "population" else draws.of_table, axis=0
             )
 
-        limits, beyond = self._once(("sorted", target), ordered), int(alpha / 2 * DRAWS)
-        ends = limits[beyond], limits[DRAWS - 1 - beyond]
+        ends = limits_of_draws(self._once(("sorted", target), ordered), alpha)
         if target == "table":
             low, high = (_within(limit, self.values, self.ends) for limit in ends)
             ends = low, high
-        return with_far_tails(ends, alpha / 2, DRAWS, lambda: self.certified(alpha, target))
+        return with_far_tails(ends, alpha / 2, MANY_DRAWS, lambda: self.certified(alpha, target))
 
     def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits at the level at which all of them hold, of draws of normal errors."""
@@ -270,13 +275,13 @@ def _extended(part: DrawnIntervals, more: int, falling: bool) -> Draws:
     open_end = 0.0 if falling else 1.0
 
     def beyond(draws: Floats) -> Floats:
-        last = draws[:, -1:] if len(part) else np.full((DRAWS, 1), 1 - open_end)
-        half = np.argsort(np.argsort(last[:, 0])) < DRAWS // 2
+        last = draws[:, -1:] if len(part) else np.full((MANY_DRAWS, 1), 1 - open_end)
+        half = np.argsort(np.argsort(last[:, 0])) < MANY_DRAWS // 2
         moved = np.where((half if falling else ~half)[:, np.newaxis], open_end, last)
         return np.concatenate([draws, np.repeat(moved, more, axis=1)], axis=1)
 
     of_table, of_population, joint = part.draw()
-    last = joint[:, -1:] if len(part) else np.zeros((DRAWS, 1))
+    last = joint[:, -1:] if len(part) else np.zeros((MANY_DRAWS, 1))
     joint = np.append(joint, np.repeat(last, more, axis=1), axis=1)
     return Draws(beyond(of_table), beyond(of_population), joint)
 
@@ -356,7 +361,7 @@ class GroupCurve(Cached):
         """
         persons, bins = self.risk.of_persons, self.bins
         if not bins:
-            none, empty = np.zeros((2, 0)), np.zeros((DRAWS, 0))
+            none, empty = np.zeros((2, 0)), np.zeros((MANY_DRAWS, 0))
             return DrawnIntervals(none[0], none, none, partial(Draws, empty, empty, empty), box)
         h = self.fitted
         at_risk = np.maximum(persons.observed.at_risk[self.group, :bins], 1.0)
@@ -384,10 +389,10 @@ class GroupCurve(Cached):
         )
         total = h.sum(axis=1, keepdims=True)
         rng = calibration_generator(self.risk.answers, (*_JOINTLY, self.group))
-        z = rng.standard_normal((DRAWS, *h.shape)) * np.sqrt(h)  # the same for all kinds
+        z = rng.standard_normal((MANY_DRAWS, *h.shape)) * np.sqrt(h)  # the same for all kinds
         steps = z - (1 - np.sqrt(1 - total)) / total * h * z.sum(axis=-1, keepdims=True)
         steps /= np.sqrt(at_risk)[:, np.newaxis]
-        errors = steps.reshape(DRAWS, -1) @ change.reshape(len(change), -1).T
+        errors = steps.reshape(MANY_DRAWS, -1) @ change.reshape(len(change), -1).T
         return Draws(drawn, population, drawn + errors)
 
     def entries(self, change: Floats) -> Floats:
@@ -515,13 +520,13 @@ def _with_sampling(
     ends: tuple[float, float],
     rng: np.random.Generator,
 ) -> Floats:
-    """Draws (DRAWS, d) of parameters with a sampling error (eq. mid-p-of-curves).
+    """Draws (MANY_DRAWS, d) of parameters with a sampling error (eq. mid-p-of-curves).
 
     A share is that of events among as many rows as have its variance at the fitted curve, so that
     noise in the share itself does not change their number; a rate likewise is that of a Poisson
     count. Half of the draws have one more event, among the rows at risk that remain.
     """
-    more = np.flatnonzero(rng.permutation(np.arange(DRAWS) % 2))[:, np.newaxis]
+    more = np.flatnonzero(rng.permutation(np.arange(MANY_DRAWS) % 2))[:, np.newaxis]
     shape = (len(more), drawn.shape[1])
     if law == "rate":
         size = fitted / np.maximum(variances, 1e-300)
@@ -549,6 +554,6 @@ def _with_sampling(
 
 
 def _left(remaining: Counts) -> Floats:
-    """(DRAWS, T) rows at risk after each bin, a little above 0."""
+    """(MANY_DRAWS, T) rows at risk after each bin, a little above 0."""
     left = remaining.at_risk - remaining.events.sum(axis=-1)
     return np.asarray(np.maximum(left, _LEAST_LEFT))

@@ -26,6 +26,7 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
+from dpstats.inference.intervals import MANY_DRAWS
 from dpstats.inference.mixture_tails import MixtureTails
 from dpstats.inference.simulation import calibration_generator, draw_evenly
 from dpstats.measured.answers import Answers
@@ -35,7 +36,6 @@ from dpstats.schema import MISSING_LABEL, Column, Number, Schema
 from dpstats.schema.conditions import cell_set
 from dpstats.schema.dates import check_day, day_text
 
-DRAWS = 20_000
 Ties = Literal["half", "last"]
 _LEAST_AT_RISK = 1.0  # rows
 _NO_NOISE = 1e-20  # variance, in squared rows
@@ -432,12 +432,12 @@ class RiskSets(Cached):
 
     @cached_property
     def _drawn(self) -> Floats:
-        """Draws (DRAWS, m) of the independent noises."""
+        """Draws (MANY_DRAWS, m) of the independent noises."""
         rng = calibration_generator(self.answers)
-        return np.stack([draw_evenly(law, DRAWS, rng) for _, law in self._noises], axis=1)
+        return np.stack([draw_evenly(law, MANY_DRAWS, rng) for _, law in self._noises], axis=1)
 
     def noise(self, entries: Floats) -> Floats:
-        """Draws (DRAWS, k) of the noise on combinations (d, k) of `sums`."""
+        """Draws (MANY_DRAWS, k) of the noise on combinations (d, k) of `sums`."""
         return np.asarray(self._drawn @ self._along(entries))
 
     def noise_covariance(self, entries: Floats) -> Floats:
@@ -504,13 +504,13 @@ class RiskSets(Cached):
         return self.counts(np.eye(len(self.sums)))
 
     def denoised(self, group: int, bins: int) -> Counts:
-        """Counts of one group, in the first bins, less each draw of their noise: (DRAWS, ...)."""
+        """Counts of one group, in the first bins, less draws of their noise: (MANY_DRAWS, ...)."""
         kinds = self.shape[2]
         of_events = self.maps.events[:, group, :bins].reshape(len(self.sums), -1)
         entries = np.concatenate([of_events, self.maps.at_risk[:, group, :bins]], axis=1)
         drawn = self.sums @ entries - self.noise(entries)
         split = bins * kinds
-        return Counts(drawn[:, :split].reshape(DRAWS, bins, kinds), drawn[:, split:])
+        return Counts(drawn[:, :split].reshape(MANY_DRAWS, bins, kinds), drawn[:, split:])
 
 
 def counts_of(sums: Floats, shape: tuple[int, int, int], *, half: bool) -> Counts:
