@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
-from dpstats.errors import NotMeasuredError
-from dpstats.families.persons import PersonProducts, PersonShares
-from dpstats.inference.confidence_law import DRAWS
-from dpstats.inference.simulation import calibration_seed, draw_evenly
+from dpstats.families.persons import PersonShares
+from dpstats.inference.person_forms import MOST_NOISE, PersonForms, measured_totals, small_sample
+from dpstats.inference.simulation import calibration_seed
 
 if TYPE_CHECKING:
     from dpstats.analyses.moments.noisy_mean import NoisyMean
@@ -23,15 +21,6 @@ if TYPE_CHECKING:
 Slopes: TypeAlias = Sequence[Floats | float]
 SHARES = (0.0, 1.0)  # the values of a row without the trait and with it
 _PURPOSE = 7  # of draws, distinct from those of means
-MOST_NOISE = 0.4  # of the bound: with more, products of totals say less than the bound does
-
-
-def measured_totals(release: ReleaseView, block: PersonProducts) -> Answers | None:
-    """The noisy products of person totals; None where the plan did not ask for them."""
-    try:
-        return release.answers(block)
-    except NotMeasuredError:
-        return None
 
 
 class MeanSampling:
@@ -51,18 +40,6 @@ class MeanSampling:
         """Draws (m,) of it without the noise, for draws (m,) of the slopes, or numbers."""
         pairs = zip(groups, slopes, strict=True)
         return np.asarray(sum(slope**2 * group.drawn[1] for group, slope in pairs))
-
-
-def small_sample(n: Floats | float, k: float, p: int) -> Floats:
-    """Factor of a covariance from sums over persons: G / (G - 1) (n - 1) / (n - p).
-
-    As of statsmodels' cluster covariance, for p parameters, n rows and G = n / k persons: the
-    fewest that there can be if a person has at most k rows (eq. factor-of-persons of
-    docs/explanation/inference/persons.md).
-    """
-    rows = np.maximum(n, k + 1.0)
-    ratios = [(rows - 1) / np.maximum(rows - p, 1), (n - 1) / np.maximum(n - p, 1)]
-    return np.asarray(rows / (rows - k) * np.maximum(*ratios))
 
 
 @dataclass(frozen=True)
@@ -103,24 +80,18 @@ class PersonVariance(MeanSampling):
         return cls(found, places, values, found.rows.rows_per_person)
 
     @property
-    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def _forms(self) -> PersonForms:
+        return PersonForms(self.products)
+
+    def _along(self, means: Sequence[Floats], sizes: Sequence[Floats], slopes: Slopes) -> Floats:
+        """Combinations (T, m) of the totals, whose squares add up to the variance."""
         (block,) = self.products.blocks
         assert isinstance(block, PersonShares)
-        return block.pairs
-
-    def _weights(
-        self, means: Sequence[Floats], sizes: Sequence[Floats], slopes: Slopes
-    ) -> dict[int, Floats]:
-        """Weight of each measured product in the form."""
-        along: dict[int, Floats] = {}
+        along = np.zeros((len(block.totals), np.size(means[0])))
         for places, mean, size, slope in zip(self.places, means, sizes, slopes, strict=True):
             for place, value in zip(places, self.values, strict=True):
                 along[place] = slope * (value - mean) / size
-        found = {}
-        for f, (i, j) in enumerate(zip(*self._pairs, strict=True)):
-            if i in along and j in along:
-                found[f] = along[i] * along[j] * (1 if i == j else 2)
-        return found
+        return along
 
     def _factor(self, sizes: Sequence[Floats]) -> Floats:
         return small_sample(np.sum(sizes, axis=0), self.k, len(sizes))
@@ -129,14 +100,10 @@ class PersonVariance(MeanSampling):
         self, groups: Sequence[NoisyMean], slopes: Sequence[float]
     ) -> tuple[float, float]:
         """The form, and the standard deviation of its noise."""
-        at = [[np.array(v) for v in values] for values in
-              ([g.mean for g in groups], [g.size for g in groups], slopes)]  # fmt: skip
-        form = variance = 0.0
-        for f, weight in self._weights(*at).items():
-            unit = float(self.products.bounds[f])
-            form += float(weight * self.products.sums[f]) / unit
-            variance += float(weight**2) * self.products.law(f).variance / unit**2
-        return form, float(np.sqrt(variance))
+        means, sizes = ([np.array(x) for x in values] for values in
+                        ([g.mean for g in groups], [g.size for g in groups]))  # fmt: skip
+        along = self._along(means, sizes, slopes)
+        return self._forms.squares(along).item(), self._forms.noise_sd(along).item()
 
     def variance(self, groups: Sequence[NoisyMean], slopes: Sequence[float]) -> float:
         """Estimate, at least the standard deviation of its noise; or the bound."""
@@ -153,10 +120,8 @@ class PersonVariance(MeanSampling):
         form, sd = self._at_estimate(groups, middle)
         if sd > MOST_NOISE * float(np.median(most)):
             return np.asarray(self._factor(sizes) * most)
-        total = np.full(DRAWS, max(sd - form, 0.0))
         rng = np.random.default_rng((calibration_seed(self.products), _PURPOSE))
-        for f, weight in self._weights(means, sizes, slopes).items():
-            noise = draw_evenly(self.products.law(f), DRAWS, rng)
-            total += weight * (self.products.sums[f] - noise) / float(self.products.bounds[f])
+        total = self._forms.less_noise(self._along(means, sizes, slopes), rng)
+        total += max(sd - form, 0.0)
         few = sum(slope**2 * group.few for slope, group in zip(slopes, groups, strict=True))
         return np.asarray(self._factor(sizes) * (np.maximum(total, 0) + few))

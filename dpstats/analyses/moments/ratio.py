@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpstats.analyses.compared_groups import check_by, chosen_bins, small_groups
 from dpstats.analyses.moments.mean import NOTES
 from dpstats.analyses.moments.mean_intervals import Contrast
-from dpstats.analyses.moments.mean_sampling import MeanSampling, PersonVariance, measured_totals
+from dpstats.analyses.moments.mean_sampling import MeanSampling, PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, rare_mean
 from dpstats.analyses.survey.estimand import Estimand, possible_ratios, ratios_in_groups
@@ -29,6 +29,7 @@ from dpstats.families.block import Family
 from dpstats.families.group_moments import TO_MOMENTS, PairMoments, groups_by
 from dpstats.families.persons import PersonShares
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
+from dpstats.inference.person_forms import measured_totals
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult, OneParameter, estimated
 from dpstats.roots import find_roots_near

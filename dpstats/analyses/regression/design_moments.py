@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.moments.mean_sampling import measured_totals
 from dpstats.analyses.regression.least_squares import FourthMoments, PersonScores
 from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError, RequestError
@@ -31,6 +30,7 @@ from dpstats.inference.moment_matrix import (
     moments_block,
     places_of,
 )
+from dpstats.inference.person_forms import measured_totals
 from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.moments.mean_sampling import MOST_NOISE, small_sample
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.corrected.least_squares import (
@@ -23,7 +22,6 @@ from dpstats.corrected.least_squares import (
 )
 from dpstats.error_rates import bonferroni, for_noise
 from dpstats.errors import RequestError
-from dpstats.families.persons import PersonMoments
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.intervals import Intervals, wider, with_far_tails
 from dpstats.inference.joint_coverage import (
@@ -34,6 +32,7 @@ from dpstats.inference.joint_coverage import (
     root_of,
 )
 from dpstats.inference.moment_matrix import ONE, ZERO
+from dpstats.inference.person_forms import MOST_NOISE, PersonForms, small_sample
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
@@ -786,22 +785,12 @@ class PersonScores:
     n: float  # number of rows
 
     @cached_property
-    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        (block,) = self.answers.blocks
-        assert isinstance(block, PersonMoments)
-        return block.pairs
-
-    @cached_property
-    def _products(self) -> Floats:
-        """(T, T) noisy sums over persons, in unit scale."""
-        i, j = self._pairs
-        products = np.zeros((int(i.max()) + 1,) * 2)
-        products[i, j] = products[j, i] = self.answers.sums / self.answers.bounds
-        return products
+    def _forms(self) -> PersonForms:
+        return PersonForms(self.answers)
 
     def _along(self, residual: Floats) -> Floats:
         """(q, T): every feature times the residual, a combination (q,) of the features."""
-        along = np.zeros((len(self.total), len(self._products)))
+        along = np.zeros((len(self.total), len(self._forms.products)))
         for row, places in zip(along, self.total, strict=True):
             used = places >= 0
             np.add.at(row, places[used], residual[used])
@@ -810,14 +799,11 @@ class PersonScores:
     def matrix(self, residual: Floats) -> Floats:
         """(q, q) noisy sum over persons of (total of f u'f)(total of f u'f)', over n."""
         along = self._along(residual)
-        return np.asarray(along @ self._products @ along.T / self.n)
+        return np.asarray(along @ self._forms.products @ along.T / self.n)
 
     def noise_sd(self, scores: Floats, residual: Floats) -> Floats:
         """(m,) standard deviations of the noise on scores (m, q) of that on either side."""
-        along = scores @ self._along(residual)
-        i, j = self._pairs
-        weights = along[:, i] * along[:, j] * np.where(i == j, 1, 2) * (self.answers.n / self.n)
-        return np.sqrt(weights**2 @ self.answers.noise_variances)
+        return self._forms.noise_sd((scores @ self._along(residual)).T) / self.n
 
 
 @dataclass(frozen=True)
