@@ -25,8 +25,9 @@ from dpstats.analyses.counts.shares_from_totals import DifferenceFromTotals
 from dpstats.analyses.moments.mean_sampling import SHARES, PersonVariance
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules
 from dpstats.analyses.questions import Asked, Comparison, Interval, question_of_share
+from dpstats.analyses.survey.by_design import weighted_by_design
 from dpstats.analyses.survey.estimand import Estimand, shares_in_groups
-from dpstats.analyses.survey.weighted import SurveyResult, infer_weighted, weighted_by_design
+from dpstats.analyses.survey.weighted import SurveyResult, infer_weighted
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, check_finite, short
 from dpstats.errors import RequestError

@@ -13,8 +13,9 @@ from dpstats.analyses.counts.proportion import (
     proportions_result,
 )
 from dpstats.analyses.notes import WIDTHS_OF_SHARES, cell_rules
+from dpstats.analyses.survey.by_design import weighted_by_design
 from dpstats.analyses.survey.estimand import Estimand, shares_of_all
-from dpstats.analyses.survey.weighted import infer_weighted, weighted_by_design
+from dpstats.analyses.survey.weighted import infer_weighted
 from dpstats.analyses.tables.cells import TableOfCells
 from dpstats.checks import check_choice, listed, short
 from dpstats.errors import RequestError

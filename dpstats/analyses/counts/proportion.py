@@ -32,8 +32,9 @@ from dpstats.analyses.notes import (
     subgroup_note,
 )
 from dpstats.analyses.questions import Asked, answered_in, question_of_conditions
+from dpstats.analyses.survey.by_design import weighted_by_design
 from dpstats.analyses.survey.estimand import Estimand, shares_in_groups
-from dpstats.analyses.survey.weighted import SurveyResult, infer_weighted, weighted_by_design
+from dpstats.analyses.survey.weighted import SurveyResult, infer_weighted
 from dpstats.analyses.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice, check_number

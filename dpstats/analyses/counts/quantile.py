@@ -17,8 +17,8 @@ from dpstats.analyses.counts.group_shares import GroupIntervals
 from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
 from dpstats.analyses.counts.quantile_result import QuantileIntervals, QuantileResult
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules, subgroup_notes
+from dpstats.analyses.survey.by_design import weighted_by_design
 from dpstats.analyses.survey.estimand import Estimand, shares_below
-from dpstats.analyses.survey.weighted import weighted_by_design
 from dpstats.arrays import Codes
 from dpstats.checks import as_float, listed, short
 from dpstats.errors import RequestError

@@ -32,6 +32,7 @@ from dpstats.analyses.moments.one_way import OneWay
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, left_out, rare_mean
 from dpstats.analyses.questions import Asked, means_in_groups
 from dpstats.analyses.regression.contrasts import FTestResult
+from dpstats.analyses.survey.by_design import weighted_by_design
 from dpstats.analyses.survey.estimand import Estimand, shares_in_groups, squares_of_cells
 from dpstats.analyses.survey.estimand import means_in_groups as weighted_means
 from dpstats.analyses.survey.rao_scott import Covariances, FirstOrder, first_order
@@ -40,7 +41,6 @@ from dpstats.analyses.survey.weighted import (
     DesignIntervals,
     SurveyResult,
     infer_weighted,
-    weighted_by_design,
 )
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import Alternative, Method, Target, check_choice, listed, short

@@ -16,8 +16,9 @@ from dpstats.analyses.moments.mean_sampling import MeanSampling, PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, rare_mean, subgroup_note
 from dpstats.analyses.questions import Asked, question_of_mean
+from dpstats.analyses.survey.by_design import weighted_by_design
 from dpstats.analyses.survey.estimand import Estimand, means_in_groups
-from dpstats.analyses.survey.weighted import SurveyResult, infer_weighted, weighted_by_design
+from dpstats.analyses.survey.weighted import SurveyResult, infer_weighted
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family

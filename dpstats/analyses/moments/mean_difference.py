@@ -18,9 +18,10 @@ from dpstats.analyses.moments.mean_sampling import MeanSampling, PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, rare_mean
 from dpstats.analyses.questions import Asked, Comparison, Interval, means_in_groups
+from dpstats.analyses.survey.by_design import weighted_by_design
 from dpstats.analyses.survey.estimand import Estimand
 from dpstats.analyses.survey.estimand import means_in_groups as weighted_means
-from dpstats.analyses.survey.weighted import SurveyResult, infer_weighted, weighted_by_design
+from dpstats.analyses.survey.weighted import SurveyResult, infer_weighted
 from dpstats.families.block import Family
 from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments

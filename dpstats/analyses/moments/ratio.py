@@ -19,8 +19,9 @@ from dpstats.analyses.moments.mean_intervals import Contrast
 from dpstats.analyses.moments.mean_sampling import MeanSampling, PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, rare_mean
+from dpstats.analyses.survey.by_design import weighted_by_design
 from dpstats.analyses.survey.estimand import Estimand, possible_ratios, ratios_in_groups
-from dpstats.analyses.survey.weighted import SurveyResult, infer_weighted, weighted_by_design
+from dpstats.analyses.survey.weighted import SurveyResult, infer_weighted
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative, Method, Target

@@ -17,8 +17,8 @@ from dpstats.analyses.regression.contrasts import LinkedResult, RegressionResult
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.glm_models import BinnedModel, DensityModel, Scored
 from dpstats.analyses.regression.score import LOG, LOGIT, Average, Link, Score
+from dpstats.analyses.survey.by_design import weighted_by_design
 from dpstats.analyses.survey.estimand import Estimand
-from dpstats.analyses.survey.weighted import weighted_by_design
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Target, first_few

@@ -32,8 +32,8 @@ from dpstats.analyses.regression.least_squares import (
 )
 from dpstats.analyses.regression.left_out import left_out
 from dpstats.analyses.regression.score import IDENTITY
+from dpstats.analyses.survey.by_design import weighted_by_design
 from dpstats.analyses.survey.estimand import Estimand
-from dpstats.analyses.survey.weighted import weighted_by_design
 from dpstats.arrays import Floats
 from dpstats.checks import Target, as_float, check_choice, short
 from dpstats.errors import RequestError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, wraps
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -28,7 +28,7 @@ from dpstats.caching import Cached
 from dpstats.checks import Alternative, Target, counted, first_few
 from dpstats.error_rates import LEAST_COMPUTED, bonferroni, for_variances
 from dpstats.errors import NotMeasuredError, RequestError
-from dpstats.families.block import Block, Family
+from dpstats.families.block import Block
 from dpstats.families.contrasts import Contrasts
 from dpstats.inference.intervals import Ends
 from dpstats.measured.combining import BEYOND_CHANCE
@@ -36,7 +36,7 @@ from dpstats.measured.view import ReleaseView
 from dpstats.privacy.weighted_noise import Combination
 from dpstats.results.estimates import Estimated, EstimateResult, estimated
 from dpstats.results.named import Named
-from dpstats.schema import Design, Schema
+from dpstats.schema import Design
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -830,7 +830,6 @@ class SurveyResult(ByDesign):
 
 
 S = TypeVar("S", bound=SurveyResult)
-T = TypeVar("T", bound=type[Any])
 
 
 def _total(estimand: Estimand, weights: Floats) -> Estimand:
@@ -843,37 +842,12 @@ def _total(estimand: Estimand, weights: Floats) -> Estimand:
     )  # fmt: skip
 
 
-def weighted_by_design(analysis: T) -> T:
-    """Let an analysis be weighted where the schema has a design: a decorator of its class.
-
-    Its family is then that of its `estimands`, and its result a `SurveyResult`.
-    """
-    plain_family, plain_infer = analysis.family, analysis.infer
-
-    @wraps(plain_family)
-    def family(self: Any, schema: Schema) -> Family:
-        if schema.design is None:
-            return plain_family(self, schema)  # type: ignore[no-any-return]
-        return Family(tuple(dict.fromkeys(e.block for e in self.estimands(schema))))
-
-    @wraps(plain_infer)
-    def infer(self: Any, release: ReleaseView) -> Any:
-        if release.schema.design is None:
-            return plain_infer(self, release)
-        if hasattr(self, "infer_weighted"):
-            return self.infer_weighted(release)
-        return infer_weighted(self, release)
-
-    analysis.family, analysis.infer = family, infer
-    return analysis
-
-
 def infer_weighted(
     analysis: Any, release: ReleaseView,
     kind: type[S] = SurveyResult,  # type: ignore[assignment]
     **fields: Any,
 ) -> S:  # fmt: skip
-    """Weighted estimates of an analysis, see `weighted_by_design`."""
+    """Weighted estimates of an analysis, see `by_design.weighted_by_design`."""
     parts = estimates_of(analysis, release)
     rows = parts[0].totals.answers.rows
     notes = [cell_rules(release.schema, analysis)]

@@ -10,8 +10,8 @@ import numpy as np
 
 from dpstats.analyses.base import AlternativeShares
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules
+from dpstats.analyses.survey.by_design import weighted_by_design
 from dpstats.analyses.survey.estimand import Estimand
-from dpstats.analyses.survey.weighted import weighted_by_design
 from dpstats.analyses.survival.curves import (
     GroupCurve,
     curves_of,

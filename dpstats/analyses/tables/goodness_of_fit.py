@@ -11,9 +11,9 @@ import numpy as np
 
 from dpstats.analyses.base import AlternativeShares
 from dpstats.analyses.notes import cell_rules, subgroup_notes
+from dpstats.analyses.survey.by_design import weighted_by_design
 from dpstats.analyses.survey.estimand import Estimand, shares_of_all
 from dpstats.analyses.survey.rao_scott import RaoScottResult, WeightedTable, chi_square_test
-from dpstats.analyses.survey.weighted import weighted_by_design
 from dpstats.analyses.tables.cells import TableOfCells
 from dpstats.analyses.tables.chi_square_result import ChiSquareResult, noise_notes, standardised
 from dpstats.analyses.tables.likelihood_ratio import (
