@@ -87,7 +87,8 @@ def joint_certificate(sources: Sources, alpha: float) -> JointCertificate:
         missed = each if counted is None else each + each  # its own, and that of n
         return JointCertificate(ends, np.full(d, missed))
     laws, which = measured.laws
-    own = [laws[i] for i in which[places_in(whole, whole.answering)]]
+    at = measured.strategy.places[places_in(whole, whole.answering)]
+    own = [laws[i] for i in which[at]]
     every = own if counted is None else [*own, counted]
     q = joint_with_count(measured, own, alpha)
     tails = {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
@@ -12,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.families.block import Block, Family
-from dpstats.families.tables.cells import Indicator, Table
+from dpstats.families.tables.cells import Indicator, Partition
+from dpstats.schema import Column
 
 Variances = Callable[[Sequence[Block], Sequence[int]], Sequence[float]]
 
-_MOST_CELLS = 64  # of a table that two conditions are measured as: rows are fitted to all of them
 _EQUAL = 1 + 1e-9  # so that equal variances are equal in floating point
 
 
@@ -41,7 +40,6 @@ def merge(
         only.
     complements : bool
         Whether a condition follows from its complement: only if the number of rows is public.
-        Otherwise some conditions become tables, see `with_other_cells`.
     whole : bool
         Whether all functions of a block are needed from one block, as contrasts of units are.
 
@@ -56,29 +54,40 @@ def merge(
     while len(kept) != before:
         before = len(kept)
         kept = _dropped(kept, variances, complements, whole=whole)
-    return Family(tuple(kept if complements or whole else with_other_cells(kept)))
+    return Family(tuple(kept))
 
 
-def with_other_cells(blocks: Iterable[Block]) -> list[Block]:
-    """Blocks with tables in place of conditions that are one of their cells.
+def with_other_rows(blocks: Iterable[Block]) -> list[Block]:
+    """Blocks with conditions in sets of which no row is in two, and the set of all other rows.
 
-    A row that comes or goes changes one cell: a table has the sensitivity of a condition, and adds
-    up to the number of rows (eq. table-for-condition of docs/explanation/privacy/privacy.md). One
-    condition has to be one of two cells; two may be of a larger table.
+    A row that comes or goes changes one set: together they have the sensitivity of one condition,
+    and add up to the number of rows (eq. conditions-and-others of
+    docs/explanation/privacy/privacy.md).
     """
-    listed = list(blocks)
-    single = [b for b in listed if isinstance(b, Indicator) and b.cells.array.sum() == 1]
-    times = Counter(block.columns for block in single)
-    sizes = {columns: math.prod(column.bins for column in columns) for columns in times}
-    tabled = {
-        columns
-        for columns, size in sizes.items()
-        if size == 2 or (times[columns] > 1 and size <= _MOST_CELLS)
-    }
-    return list(dict.fromkeys(
-        Table(block.columns) if block in single and block.columns in tabled else block
-        for block in listed
-    ))  # fmt: skip
+    others, sets = list[Block](), defaultdict[tuple[Column, ...], list[list[Indicator]]](list)
+    for block in blocks:
+        if not isinstance(block, Indicator) or block.cells.array.all():
+            others.append(block)
+        elif held := next((h for h in sets[block.columns] if _are_apart(h, block)), None):
+            held.append(block)
+        else:
+            sets[block.columns].append([block])
+    return [*others, *(_with_rest(held) for of_columns in sets.values() for held in of_columns)]
+
+
+def _are_apart(held: Sequence[Indicator], block: Indicator) -> bool:
+    """True if a condition has no cell in common with others of the same columns."""
+    return not any(np.any(one.cells.array & block.cells.array) for one in held)
+
+
+def _with_rest(held: Sequence[Indicator]) -> Partition:
+    """Partition into conditions and the rows of none, if there can be such."""
+    sets, labels = [one.cells.mask for one in held], [one.label for one in held]
+    rest = ~np.any([one.cells.array for one in held], axis=0)
+    if rest.any():
+        sets.append(rest.tobytes())
+        labels.append("all other rows")
+    return Partition(held[0].columns, tuple(sets), tuple(labels), rest=bool(rest.any()))
 
 
 def _dropped(

@@ -132,6 +132,10 @@ class Several(Intervals):
         """P-values (d,) that each equals `value`."""
         return np.concatenate([part.pvalues(value, alternative) for part in self.parts])
 
+    def pvalues_of_limit(self, value: float, alternative: Alternative) -> Floats:
+        """One-sided p-values (d,) that are dual to a limit."""
+        return np.concatenate([part.pvalues_of_limit(value, alternative) for part in self.parts])
+
 
 def ends_of_sums(weights: Floats, low: Floats, high: Floats) -> Ends:
     """Least and largest sums W v (p,) of v (q,) between limits, with weights W (p, q)."""

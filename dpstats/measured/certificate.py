@@ -251,19 +251,18 @@ def certify(
     check_alpha(alpha)
     sources = _without_constraints(measured)
     measurements = sources.measurements
+    family = measurements.published.answering
+    chosen = places_in(measurements.published, family)
     if measurements.strategy.tables:
-        family = measurements.published.answering
-        chosen = places_in(measurements.published, family)
         answers = answer(sources, family, with_count=True)
         return certify_answers(answers, family, synthetic[chosen], alpha=alpha, target=target)
-    rows, family = measurements.rows, measurements.family
-    chosen = places_in(family, family.answering)
+    rows, at = measurements.rows, measurements.strategy.places[chosen]
     laws, which = measurements.laws
-    single = np.array([law.quantile(alpha - rows.spent(alpha)) for law in laws])[which[chosen]]
-    together = joint_with_count(measurements, [laws[i] for i in which[chosen]], alpha)
+    single = np.array([law.quantile(alpha - rows.spent(alpha)) for law in laws])[which[at]]
+    together = joint_with_count(measurements, [laws[i] for i in which[at]], alpha)
     return _accuracy(
-        family.answering,
-        measurements.sums[chosen].astype(np.float64),
+        family,
+        measurements.sums[at].astype(np.float64),
         (single, together.astype(np.float64)),
         rows,
         synthetic[chosen],

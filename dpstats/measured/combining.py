@@ -23,13 +23,13 @@ from dpstats.error_rates import bonferroni
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Block
 from dpstats.families.merging import BlockIndex
-from dpstats.families.tables.cells import ROWS, Indicator, Table
+from dpstats.families.tables.cells import ROWS, Indicator, Partition, Table
 from dpstats.families.tables.residuals import Residual
 from dpstats.measured.measurements import Measurements, NoisyBlock
 from dpstats.measured.overlapping_tables import MeasuredTable, OverlappingTables
 from dpstats.measured.row_count import RowCount
 from dpstats.privacy.weighted_noise import Combination
-from dpstats.schema import Column
+from dpstats.schema import Category, Column
 from dpstats.schema.conditions import cell_set
 from dpstats.schema.possible import determined_bins, possible_cells
 from dpstats.schema.repairs import Mask
@@ -283,7 +283,41 @@ class Sources(Cached):
             for noisy, start in zip(self.blocks, self.starts, strict=True)
             if isinstance(noisy.block, Table | Residual)
         ]
+        tables += [
+            MeasuredTable(
+                (sets,), self.sums[start : start + sets.bins].astype(np.float64),
+                float(self.variances[start]), start,
+            )
+            for start, sets in self._partitions.items()
+        ]  # fmt: skip
         return OverlappingTables(tables, self.n)
+
+    @cached_property
+    def _partitions(self) -> dict[int, Column]:
+        """Partitions of all rows, by their first function, as columns with a level for each set."""
+        found, schema = dict[int, Column](), self.measurements.schema
+        for noisy, start in zip(self.blocks, self.starts, strict=True):
+            block = noisy.block
+            whole = isinstance(block, Partition) and block.derive(ROWS) is not None
+            if whole and schema.design is None:
+                name = f"sets of cells {start}"
+                while name in schema:
+                    name += "'"
+                found[start] = Category(name, [str(i) for i in range(block.size)])
+        return found
+
+    @cached_property
+    def _conditions(self) -> dict[Indicator, int]:
+        """Measured conditions, those of partitions too, and the number of their function."""
+        found = dict[Indicator, int]()
+        for noisy, start in zip(self.blocks, self.starts, strict=True):
+            block = noisy.block
+            if isinstance(block, Indicator):
+                found[block] = start
+            elif start in self._partitions:
+                assert isinstance(block, Partition)
+                found |= zip(block.conditions, range(start, start + block.size), strict=True)
+        return found
 
     @cached_property
     def rows(self) -> RowCount:
@@ -448,7 +482,7 @@ class Sources(Cached):
                 return estimate
         if not small:
             return None
-        weighted = self._weighted(wanted.columns, _functions_of(wanted))
+        weighted = self._weighted(*self._functions_of(wanted))
         if weighted is None:
             return None
         rows, sums = weighted
@@ -473,6 +507,15 @@ class Sources(Cached):
         if exact.any():
             estimate.fix(exact, np.rint(sums) + 0.0)  # no -0
         return estimate
+
+    def _functions_of(self, wanted: Table | Indicator) -> tuple[tuple[Column, ...], Floats]:
+        """Columns, and a block's functions (d, bins...) of them; of a measured set its own."""
+        if isinstance(wanted, Indicator) and wanted in self._conditions:
+            at = self._conditions[wanted]
+            for start, sets in self._partitions.items():
+                if start <= at < start + sets.bins:
+                    return (sets,), np.eye(sets.bins)[[at - start]]
+        return wanted.columns, _functions_of(wanted)
 
     def _combined_table(self, wanted: Table) -> BlockEstimate | None:
         """All cells of a table by residuals, never as a matrix; they have the same law."""
@@ -588,6 +631,7 @@ class Sources(Cached):
             i: {c.name for c in noisy.block.columns}
             for i, noisy in enumerate(self.blocks)
             if isinstance(noisy.block, Table | Residual | Indicator)
+            or self.starts[i] in self._partitions
         }
         if self.n is None:
             linked = set(own)
@@ -649,10 +693,12 @@ class Sources(Cached):
         seen = set[tuple[Column, ...]]()
         for i in linked:
             block, start = self.blocks[i].block, self.starts[i]
-            if isinstance(block, Indicator):
-                noisy = self.sums[[start]].astype(np.float64)
-                add(block.columns, _functions_of(block), noisy, measured_by=start)
-            elif block.columns not in seen and self.constraints != "none":
+            conditions = [(c, f) for c, f in self._conditions.items()
+                          if start <= f < start + block.size]  # fmt: skip
+            for condition, f in conditions:
+                noisy = self.sums[[f]].astype(np.float64)
+                add(condition.columns, _functions_of(condition), noisy, measured_by=f)
+            if not conditions and block.columns not in seen and self.constraints != "none":
                 seen.add(block.columns)
                 table = Table(block.columns)
                 zeros = np.flatnonzero(self.impossible(table)).tolist()

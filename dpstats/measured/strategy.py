@@ -6,7 +6,7 @@ from it is computed here, from public numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -25,7 +25,7 @@ from dpstats.families.block import Block, Family
 from dpstats.families.contrasts import Contrasts
 from dpstats.families.persons import MOST_ROWS_OF_PERSON, PersonProducts
 from dpstats.families.pilot_score import PilotScore
-from dpstats.families.tables.cells import ROWS, Cells, Table
+from dpstats.families.tables.cells import ROWS, Cells, Partition, Table
 from dpstats.families.tables.residuals import Residual, joint_l2_squared, residuals_of
 from dpstats.privacy.budget import Budget, budget_from_dict
 from dpstats.privacy.neighbours import Neighbours, Sensitivity, Unit
@@ -118,6 +118,15 @@ def residuals_cost(
         return Fraction(0)
     joint = Sensitivity(Fraction(0), joint_l2_squared(residuals, precisions, neighbours.unit))
     return budget.cost(neighbours.of_person(joint), Fraction(1))
+
+
+def with_conditions(blocks: Iterable[Block], schema: Schema) -> Iterator[Block]:
+    """Blocks with the conditions that are asked for in place of sets of rows of equal weight."""
+    for block in blocks:
+        if isinstance(block, Partition) and schema.design is None:
+            yield from block.conditions[: block.asked]
+        else:
+            yield block
 
 
 @dataclass(frozen=True)
@@ -248,8 +257,15 @@ class Strategy(Cached):
     @cached_property
     def published(self) -> Family:
         """The test functions F: the tables in place of their residuals, and all other blocks."""
-        others = (block for block in self.family.blocks if not isinstance(block, Residual))
-        return Family((*self.tables, *others)) if self.tables else self.family
+        blocks = (block for block in self.family.blocks if not isinstance(block, Residual))
+        return Family((*self.tables, *with_conditions(blocks, self.schema)))
+
+    @cached_property
+    def places(self) -> NDArray[np.intp]:
+        """Numbers of the published functions in the family, if none follows from residuals."""
+        sizes = [(b.size, sum(one.size for one in with_conditions([b], self.schema)))
+                 for b in self.family.blocks]  # fmt: skip
+        return np.flatnonzero(np.concatenate([np.arange(size) < some for size, some in sizes]))
 
     @property
     def columns(self) -> Schema:

@@ -20,7 +20,7 @@ from dpstats.families import is_library_block
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block
 from dpstats.families.contrasts import Contrasts
-from dpstats.families.merging import BlockIndex, with_other_cells
+from dpstats.families.merging import BlockIndex
 from dpstats.measured.contents import unasked
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import Strategy, check_person_totals, check_rows, edited
@@ -211,11 +211,9 @@ def _check_families(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]
             if not follows.all():
                 lacking = excerpt(wanted.names[int(np.argmin(follows))])
                 raise edited(f"does not measure {lacking}, which analysis {name!r} needs")
-    for block, times in Counter(blocks).items():
+    for block, times in Counter((*strategy.tables, *strategy.family.blocks)).items():
         if times > 1:
             raise edited(f"measures {excerpt(block.names[0])} twice")
-    if not strategy.count_is_public:
-        asked = list(dict.fromkeys([*asked, *with_other_cells(asked)]))
     others = [block for block in blocks if not any(map(block.settles, asked))]
     for block in unasked(others, asked):
         name = excerpt(block.names[0])

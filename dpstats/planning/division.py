@@ -14,10 +14,10 @@ from dpstats.analyses.second_stage import at_pilots, second_stages
 from dpstats.checks import check_choice, did_you_mean, first_few, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
-from dpstats.families.merging import BlockIndex, merge
+from dpstats.families.merging import BlockIndex, merge, with_other_rows
 from dpstats.families.persons import PersonProducts
 from dpstats.families.pilot_score import PilotScore
-from dpstats.families.tables.cells import ROWS, Table
+from dpstats.families.tables.cells import ROWS, Indicator, Partition, Table
 from dpstats.measured.contents import lacking
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock, Strategy
@@ -104,7 +104,8 @@ class Split:
     def _optimal(self, block: Block, weight: float = 1) -> Fraction:
         price = relative_price([block], self.budget, self.neighbours)
         squared = price if self.budget.noise == "gaussian" else price**2
-        return self._least(Fraction(weight) * block.size * squared)
+        asked = block.asked if isinstance(block, Partition) else block.size
+        return self._least(Fraction(weight) * asked * squared)
 
     def _least(self, squared: Fraction) -> Fraction:
         """Part that a block spends, up to a factor, by its weighted squared sensitivities."""
@@ -136,6 +137,11 @@ class Split:
         if wanted in number:
             return [number[wanted]]
         complements = self.complements
+        if isinstance(wanted, Indicator) and not complements:  # one of the sets of a block
+            for i in sources.of(wanted):
+                terms = blocks[i].terms_of(wanted, complements=False)
+                if blocks[i].columns == wanted.columns and terms is not None and terms[0] == 1:
+                    return [i]
         return [
             i
             for i in sources.of(wanted)
@@ -190,6 +196,9 @@ def divide(
     family = _merged(rule, schema)
     combined = {name for name, analysis in analyses.items() if combines(analysis, schema)}
     together = _combined_tables(rule, combined, family) if weights != "equal" else []
+    hidden = rule.neighbours.unit == "add_remove" and schema.design is None
+    if hidden and not together:  # overlapping tables know the number of rows well
+        family = Family(tuple(with_other_rows(family.blocks)))
     multipliers = _beside_the_count(rule, family.blocks)
     planned = list(map(PlannedBlock, family.blocks, multipliers))
     count = _paid_for_count(rule, family.blocks)
@@ -287,7 +296,8 @@ def _least_count(rule: Split, planned: Sequence[PlannedBlock], fair: Fraction) -
     The first never grows; the second grows by at most `_WIDER` here. Variances are those of
     continuous noise, whose ratios hold at any budget.
     """
-    tables = [p for p in planned if isinstance(p.block, Table)]
+    sets = [p for p in planned if isinstance(p.block, Table | Partition)]
+    tables = [p for p in sets if p.block.derive(ROWS, complements=False) is not None]
     if not tables or not fair or rule.neighbours.copies > 1:
         return fair
     power = 2 // POWERS[rule.budget.noise]  # of multipliers in variances

@@ -30,6 +30,7 @@ from dpstats.measured.strategy import (
     check_rows,
     edited,
     plan_digest,
+    with_conditions,
 )
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.asked import (
@@ -833,8 +834,9 @@ def plan(
         measured, contrasts = with_contrasts(measured, analyses, schema, budget, neighbours, n)
     family = Family(tuple(planned.block for planned in measured))
     columns = schema.select(family.column_names)
-    reference = default_reference(columns, family) if reference is None else reference
-    reference.check_family(family)
+    fitted = Family(tuple(with_conditions(family.blocks, schema)))
+    reference = default_reference(columns, fitted) if reference is None else reference
+    reference.check_family(fitted)
     planned = [*measured, *scores, *of_persons, *contrasts]
     own = reference.block(columns, n)
     if own is not None:

@@ -136,7 +136,8 @@ def targets(measurements: Measurements) -> tuple[Family, Floats, Floats]:
     the density little, and certificates and intervals nothing: they do not use the fit.
     """
     if not measurements.strategy.tables:
-        return measurements.family, measurements.means, usable_deviations(measurements)
+        at = measurements.strategy.places
+        return measurements.published, measurements.means[at], usable_deviations(measurements)[at]
     answers = published_answers(measurements)
     deviations = usable_deviations(measurements, np.sqrt(answers.noise_variances))
     return measurements.published, answers.means, deviations

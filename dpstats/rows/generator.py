@@ -108,7 +108,7 @@ def number_of_candidates(
 def inference_reference(measurements: Measurements) -> Reference:
     """A reference that was measured, or the default one, whose points can carry the answers."""
     given = reference_from_dict(measurements.reference_spec)
-    default = default_reference(measurements.columns, measurements.family)
+    default = default_reference(measurements.columns, measurements.published)
     both = isinstance(given, LogLinear) and isinstance(default, LogLinear)
     return given if given.share or both else default
 

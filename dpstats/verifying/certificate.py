@@ -288,9 +288,15 @@ def _is_range(n: object) -> bool:
 
 
 def _alone(one: Measured, quantiles: Sequence[float]) -> Published:
-    noisy = [t / b for t, b in zip(one.sums, one.block.bounds, strict=True)]
-    radius = [q / b for q, b in zip(quantiles, one.block.bounds, strict=True)]
+    asked = slice(_asked(one.block))
+    noisy = [t / b for t, b in zip(one.sums, one.block.bounds, strict=True)][asked]
+    radius = [q / b for q, b in zip(quantiles, one.block.bounds, strict=True)][asked]
     return Published(one.block, noisy, radius)
+
+
+def _asked(block: Block) -> int:
+    """How many functions the certificate is about: not the other rows, which only count them."""
+    return block.size - ("rest" in block.plain)
 
 
 def _separate(
@@ -300,7 +306,7 @@ def _separate(
     power = contents.power
     kept = [one for one in family if not one.block.plain.get("coarse")] or list(family)
     scales = {id(one): scales_of(one, power) for one in contents.blocks}
-    every = [scale for one in kept for scale in scales[id(one)]]
+    every = [scale for one in kept for scale in scales[id(one)][: _asked(one.block)]]
     counts = [one for one in contents.blocks if one.role == "count"]
     totals = counts + [one for one in family if counts and _adds_up_to(one.block)]
     parts = {id(one): _adds_up_to(one.block) for one in totals}
@@ -384,7 +390,7 @@ def _table(names: Sequence[str], contents: Contents) -> Block:
 def _largest_error(part: Published, rows: Rows, sizes: Sequence[int]) -> float:
     """The largest distance of a mean over the rows from the private one, range and n allowing."""
     block, largest = part.block, 0.0
-    means = _means(block, rows)
+    means = _means(block, rows)[: len(part.noisy)]
     for f, (mean, t, q) in enumerate(zip(means, part.noisy, part.radius, strict=True)):
         low = -1.0 if block.signed and block.signed[f] else 0.0
         ends = (min(max(s / n, low), 1.0) for s in (t - q, t + q) for n in sizes)

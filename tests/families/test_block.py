@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpstats.families import KINDS, is_library_block
+from dpstats.families import KINDS, block_from_dict, is_library_block
 from dpstats.families.block import Block, Family
-from dpstats.families.merging import BlockIndex, merge
+from dpstats.families.merging import BlockIndex, merge, with_other_rows
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import ROWS, Cells, Table
 from dpstats.privacy.budget import PureDP
@@ -128,21 +128,25 @@ def test_a_margin_is_dropped_where_few_cells_are_summed_and_kept_where_many_are(
     assert merge([region, narrow], tied).blocks == (narrow,)
 
 
-def test_conditions_that_are_cells_become_tables_where_the_number_of_rows_is_measured():
-    """One of two cells, or two of a larger table; neither of several cells, nor of many."""
-    smoker, north, south, cold = (
+def test_conditions_become_sets_of_all_rows():
+    """With others of which no row meets two, and with the rows of none."""
+    smoker, north, south, warm, cold = (
         Cells.condition(SCHEMA, text)
-        for text in ("smoker", "region == 'north'", "region == 'south'", "region != 'north'")
-    )
-
-    def merged(*wanted):  # fmt: skip
-        return merge(wanted, equal_noise, complements=False).blocks
-
-    assert merged(smoker) == (table(["smoker"]),)
-    assert merged(north, south, smoker) == (table(["region"]), table(["smoker"]))
-    assert merged(north, cold) == (north, cold)
-    assert merge([smoker], equal_noise).blocks == (smoker,)
-    assert merge([smoker], equal_noise, complements=False, whole=True).blocks == (smoker,)
+        for text in ("smoker", "region == 'north'", "region == 'south'", "region != 'south'",
+                     "region != 'north'")
+    )  # fmt: skip
+    [sets] = with_other_rows([north, south])
+    assert (sets.conditions[: sets.asked], sets.size) == ((north, south), 3)
+    assert sets.sensitivity("add_remove").l1 == 1
+    assert sets.derive(ROWS, complements=False).terms.tolist() == [3]
+    assert sets.derive(warm, complements=False).terms.tolist() == [2]
+    assert block_from_dict(sets.to_dict(), SCHEMA) == sets
+    [sets] = with_other_rows([north, cold])
+    assert (sets.conditions, sets.rest) == ((north, cold), False)
+    every = with_other_rows([table(["region"]), smoker, north, warm])
+    assert [(block.kind, block.size) for block in every] == [
+        ("table", 3), ("partition", 2), ("partition", 2), ("partition", 2)
+    ]  # fmt: skip
 
 
 @given(wanted=st.lists(blocks, min_size=1, max_size=5))

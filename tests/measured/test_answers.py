@@ -139,7 +139,7 @@ def test_cells_of_overlapping_tables_have_uniforms_of_their_own():
 
 
 def test_answers_come_with_the_number_of_rows_where_it_is_not_public():
-    """And a complement follows only where it is public."""
+    """And a complement follows from it only where it is public."""
     asked = {"t": dps.Marginals(["tall"], 1), "p": dps.Proportion("region == 'east'")}
     public, private = (
         dps.measure(dps.plan(SCHEMA, asked, budget=PureDP(1), unit=unit), frame())
@@ -147,8 +147,12 @@ def test_answers_come_with_the_number_of_rows_where_it_is_not_public():
     )
     yes, no = condition("region == 'east'"), condition("region != 'east'")
     assert answer(public, no).sums == N - answer(public, yes).sums
+    whole = Sources(private).best(ROWS, disjoint=False).sums
+    np.testing.assert_allclose(answer(private, yes).sums + answer(private, no).sums, whole)
+    alone = Strategy(SCHEMA, (PlannedBlock(yes, 2), PlannedBlock(ROWS, 2, "count")), PureDP(1),
+                     "add_remove")  # fmt: skip
     with pytest.raises(NotMeasuredError):
-        answer(private, no)
+        answer(Measurements(alone, np.array([9, N]), np.zeros(2), not_private=True), no)
     plain, both = answer(public, table("tall")), answer(public, table("tall"), with_count=True)
     assert both.names == plain.names
     np.testing.assert_array_equal(both.sums, plain.sums)

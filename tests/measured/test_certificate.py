@@ -36,16 +36,25 @@ def table(seed=0):
 
 ASKED = {"both": dps.Marginals(["colour", "smoker"]), "share": dps.Proportion("size == 's'")}
 
+MANY = {"cells": dps.Marginals(["colour", "size"])}  # whose total has more noise than a count
 
-def measured(source, shares=None, *, epsilon=1, unit="replace", copies=1):
-    made = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(epsilon), unit=unit, shares=shares)
+
+def measured(source, shares=None, *, asked=ASKED, epsilon=1, unit="replace", copies=1):
+    made = dps.plan(SCHEMA, asked, budget=dps.PureDP(epsilon), unit=unit, shares=shares)
     with _noise_from(source):
         return dps.measure(made, pd.concat([table()] * copies))
 
 
 def tails(laws, q):
-    """P(|Z| > q) for each of some laws, of Laplace noise."""
-    return 2 * stats.dlaplace(1 / np.array([law.scale for law in laws])).sf(q)
+    """P(|Z| > q) for each of some laws, of sums of a few Laplace noises."""
+    reach = np.arange(-4_000, 4_001)
+    found = []
+    for law, most in zip(laws, q, strict=True):
+        mass = stats.dlaplace(1 / law.scale).pmf(reach)
+        for _ in range(1, law.terms):
+            mass = np.convolve(mass, stats.dlaplace(1 / law.scale).pmf(reach), "same")
+        found.append(mass[np.abs(reach) > most].sum())
+    return np.array(found)
 
 
 @pytest.mark.parametrize("shares", [None, {"both": 0.5, "share": 0.5}])
@@ -68,32 +77,46 @@ def test_quantiles_are_the_smallest_that_the_exact_law_allows(seeded_noise, shar
 
 def noise_and_rows_allowed(held, ends):
     """The q of each sum, and at last r of n: low (n + r) = S - q and high (n - r) = S + q."""
-    low, high = ends
-    r = (2 * held.sums - held.n * (low + high)) / (low - high)
-    q = high * (held.n - r) - held.sums
-    assert np.all(held.sums > q)
+    (low, high), sums = ends, held.sums[held.strategy.places]
+    r = (2 * sums - held.n * (low + high)) / (low - high)
+    q = high * (held.n - r) - sums
+    assert np.all(sums > q)
     whole = np.rint([q, r])
     np.testing.assert_allclose([q, r], whole, atol=1e-6)
     assert len(set(whole[1])) == 1
     return np.append(whole[0], whole[1, 0])
 
 
-@pytest.mark.parametrize("shares", [None, {"both": 0.4, "share": 0.6}])
-def test_noise_on_the_number_of_rows_has_its_part_of_alpha(seeded_noise, shares):
-    # Noise of a scale that resolves a 25th of alpha, and all cells beyond its reach.
-    held = measured(seeded_noise(0), shares, epsilon=0.05, unit="add_remove", copies=100)
+@pytest.mark.parametrize(
+    ("asked", "shares"),
+    [(ASKED, None), (ASKED, {"both": 0.4, "share": 0.6}), (MANY, None)],
+)
+def test_noise_on_the_number_of_rows_has_its_part_of_alpha(seeded_noise, asked, shares):
+    """A count of its own has one more independent noise; the total of cells that of Bonferroni."""
+    # Noise of a scale that resolves a 25th of alpha, and all sums beyond its reach.
+    given = {"asked": asked, "epsilon": 0.05, "unit": "add_remove", "copies": 100}
+    held = measured(seeded_noise(0), shares, **given)
+    assert held.counted_alone == (asked is MANY)
     laws, which = held.laws
+    which = which[held.strategy.places]  # not the rows of no condition, which only count them
     every = [*(laws[i] for i in which), held.rows.law]  # the number of rows comes last
+    means = held.means[held.strategy.places]
     for alpha in [0.01, 0.3]:
-        certificate = certify(held, held.means, alpha=alpha, target="rows")
+        certificate = certify(held, means, alpha=alpha, target="rows")
         q = noise_and_rows_allowed(held, certificate.ends)
         outside, nearer = tails(every, q), tails(every, q - 1)
         assert np.all(outside[:-1] + outside[-1] <= alpha)
         assert np.all(nearer > alpha * np.append(np.full(len(which), 24), 1) / 25)
         q = noise_and_rows_allowed(held, certificate.joint_ends)
-        assert np.prod(1 - tails(every, q)) >= 1 - alpha
-        for lowered in set(every):
-            assert np.prod(1 - tails(every, q - [law == lowered for law in every])) < 1 - alpha
+        some, left = slice(None), alpha  # of exact joint bounds, and their error
+        if not held.counted_alone:
+            own, some = alpha / len(every), slice(-1)
+            left = alpha - own
+            assert tails(every[-1:], q[-1:])[0] <= own < tails(every[-1:], q[-1:] - 1)[0]
+        assert np.prod(1 - tails(every[some], q[some])) >= 1 - left
+        for lowered in set(every[some]):
+            fewer = q[some] - [law == lowered for law in every[some]]
+            assert np.prod(1 - tails(every[some], fewer)) < 1 - left
 
 
 def test_algebra(seeded_noise):

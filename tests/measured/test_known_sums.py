@@ -156,7 +156,7 @@ def test_impossible_cells_are_zero_without_noise():
         plan = dps.plan(schema, asked, budget=dps.PureDP(0.1), unit=unit)
         always = dps.Proportion("age >= 15 or marital == 'never'")
         share = dps.release(plan, ROWS_OF_TABLE).infer(always)
-        assert share.params[0] == pytest.approx(1)
+        assert share.params[0] == pytest.approx(1, abs=1e-3)  # over a whole number of rows
         assert share.conf_int()[1] == 1
 
 

@@ -52,7 +52,7 @@ def test_equal_noise_or_shares_spend_the_budget_exactly(schema):
     assert dict(zip((p.block.size for p in plan.blocks), spent(plan), strict=True))[6] == 1 / 2
     asked = {"a": dps.Proportion("age >= 65"), "c": NORTH}
     plan = dps.plan(schema, asked, budget=dps.PureDP(1), unit="add_remove")
-    assert {p.multiplier for p in plan.strategy.blocks} == {Fraction(3)}
+    assert {p.multiplier for p in plan.strategy.measured} == {Fraction(200, 99)}
     plan = small_plan(schema, reference=dps.PerturbedHistogram(share=0.25), n=2000)
     assert plan.reference_block.multiplier == 8  # L1 of 2 at a quarter of epsilon = 1
     assert plan.cost() == 1
@@ -128,19 +128,22 @@ def test_beside_a_table_the_count_of_rows_has_less_than_its_fair_part(schema, mo
         assert share_of_count(plan) == Fraction(1, 100)
 
 
-def test_a_condition_is_measured_with_its_other_cell_where_the_number_of_rows_is_hidden(schema):
-    """At half the noise: the sensitivity is one, and the cells add up to the rows."""
-    for given, cells in ((None, 2), ("region == 'north'", 6)):
+def test_a_condition_is_measured_with_all_other_rows_where_the_number_of_rows_is_hidden(schema):
+    """At half the noise: the sensitivity is one, and the sets add up to the rows."""
+    for given, sets in ((None, 2), ("region == 'north'", 3)):
         asked = {"p": dps.Proportion("smoker == 'yes'", given=given)}
         plan = dps.plan(schema, asked, budget=dps.PureDP(1), unit="add_remove")
         [planned] = plan.strategy.measured
-        assert (planned.block.kind, planned.block.size) == ("table", cells)
+        assert (planned.block.kind, planned.block.size) == ("partition", sets)
         assert planned.block.sensitivity("add_remove").l1 == 1
         assert share_of_count(plan) == Fraction(1, 100)
         assert Plan.from_dict(plan.to_dict()) == plan
-    asked = {"p": dps.Proportion("age >= 65")}
+        assert plan.published.size == sets - 1
+    asked = {"old": dps.Proportion("age >= 65"), "young": dps.Proportion("age < 18")}
     plan = dps.plan(schema, asked, budget=dps.PureDP(1), unit="add_remove")
-    assert share_of_count(plan) == Fraction(1, 2)
+    assert plan.family.names == ["age >= 65", "age < 18", "all other rows"]
+    assert plan.published.names == ["age >= 65", "age < 18"]
+    assert plan.strategy.measured[0].multiplier == Fraction(100, 99)
 
 
 def test_an_optimal_split_follows_the_rule_of_lagrange(schema):

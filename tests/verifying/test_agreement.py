@@ -33,6 +33,19 @@ def test_the_file_of_a_release(whole, rows, tmp_path, unit, budget):
     assert "The radius of each analysis is not computed again" in verdict.text
 
 
+def test_conditions_beside_all_other_rows(whole, reread, differences, rows, tmp_path):
+    """Of which the last set only counts rows: the certificate leaves it out."""
+    for budget in (dps.PureDP(2), dps.ZCDP(2)):
+        plan = whole(budget, "add_remove", "smoking", "retired")
+        assert [one.block.kind for one in reread(plan).blocks] == ["partition"] * 2 + ["table"]
+        assert differences(plan) == []
+        path = tmp_path / f"{budget.kind}.zip"
+        dps.release(plan, rows, m=100, rng=1).save(path)
+        verdict = verify(path)
+        assert verdict.agrees, verdict.text
+        assert "larger by a factor" not in verdict.text
+
+
 def test_the_command_on_the_file_of_a_plan_and_on_what_is_none(whole, tmp_path, capsys):
     path = tmp_path / "file"
     whole(dps.ApproxDP(2, 1e-6), "add_remove").save(path)

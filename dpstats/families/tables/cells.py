@@ -349,6 +349,8 @@ class Partition(Block):
     labels: tuple[str, ...] = field(compare=False)  # the conditions as they are written
     # whether the two functions are the sum of both indicators and the first less the second
     rotated: bool = False
+    # whether the last set, of all other rows, only adds up with them to the number of rows
+    rest: bool = False
 
     kind: ClassVar[str] = "partition"
     needs_codes: ClassVar[bool] = False
@@ -357,8 +359,10 @@ class Partition(Block):
     def __post_init__(self) -> None:
         if not self.sets or np.any(self._masks.sum(axis=0) > 1):
             raise RequestError(f"the sets of cells {list(self.labels)} have cells in common")
-        if self.rotated and len(self.sets) != 2:
+        if self.rotated and (len(self.sets) != 2 or self.rest):
             raise RequestError("the union and the difference are those of two sets of cells")
+        if self.rest and not self._masks.any(axis=0).all():
+            raise RequestError("the last set of cells holds not all that are in no other")
 
     @cached_property
     def _masks(self) -> Codes:
@@ -422,7 +426,7 @@ class Partition(Block):
         return self.columns, self.rotated
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
-        """Derive unions of these sets, an indicator, or the number of rows if they hold all."""
+        """Derive unions of these sets, conditions too, or the number of rows if they hold all."""
         if wanted == ROWS:
             if not np.all(self._masks.sum(axis=0)):
                 return None
@@ -431,8 +435,9 @@ class Partition(Block):
             if not set(wanted.columns) <= set(self.columns):
                 return None
             cells = wanted.cells.over(self.columns).ravel()
-            same = [np.array_equal(cells, mask) for mask in self._masks.astype(np.bool_)]
-            return Derivation(np.where(same, 0, -1), 1) if any(same) else None
+            inside = self._masks.any(axis=1) & ~np.any(self._masks[:, ~cells], axis=1)
+            complete = np.array_equal(self._masks[inside].sum(axis=0), cells)
+            return Derivation(np.where(inside, 0, -1), 1) if complete and inside.any() else None
         if isinstance(wanted, Partition) and not self.rotated and not wanted.rotated:
             return self._unions(wanted)
         return super().derive(wanted, complements=complements)
@@ -454,6 +459,21 @@ class Partition(Block):
         member = np.where(np.append(complete, False)[member], member, -1)
         return Derivation(member, wanted.size) if np.any(member >= 0) else None
 
+    @property
+    def asked(self) -> int:
+        """Number of the sets that are asked for."""
+        return self.size - self.rest
+
+    @cached_property
+    def conditions(self) -> tuple[Indicator, ...]:
+        """The sets as conditions, in their order."""
+        shape = [column.bins for column in self.columns]
+        masks = self._masks.astype(np.bool_).reshape(-1, *shape)
+        return tuple(
+            Indicator(cell_set(self.columns, mask), label)
+            for mask, label in zip(masks, self.labels, strict=True)
+        )
+
     def settles(self, wanted: Block) -> bool:
         """True of sets that follow from the two that were rotated."""
         if not (self.rotated and isinstance(wanted, Partition)) or wanted.rotated:
@@ -474,14 +494,16 @@ class Partition(Block):
         """Plain data: each set as flat indices of its cells."""
         sets = [CellSet(self.columns, cells).to_dict() for cells in self.sets]
         plain = {"kind": self.kind, "sets": sets, "labels": list(self.labels)}
-        return plain | ({"rotated": True} if self.rotated else {})
+        flags = {"rotated": self.rotated, "rest": self.rest}
+        return plain | {name: True for name, given in flags.items() if given}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Partition:
         """Inverse of `to_dict`."""
         sets = [CellSet.from_dict(cells, schema) for cells in plain["sets"]]
-        labels, rotated = tuple(map(str, plain["labels"])), plain.get("rotated", False) is True
-        return cls(sets[0].columns, tuple(cells.mask for cells in sets), labels, rotated)
+        flags = (plain.get(name, False) is True for name in ("rotated", "rest"))
+        labels = tuple(map(str, plain["labels"]))
+        return cls(sets[0].columns, tuple(cells.mask for cells in sets), labels, *flags)
 
     @staticmethod
     def of(columns: Sequence[Column], sets: Mapping[str, NDArray[np.bool_]]) -> Partition:
