@@ -4,6 +4,7 @@
     PYTHONPATH=CODE python tests/benchmarks/intervals.py infer FOLDER OUT.json [--releases 400]
     python tests/benchmarks/intervals.py compare OLD.json NEW.json
     python tests/benchmarks/intervals.py show ONE.json
+    python tests/benchmarks/intervals.py page OLD.json NEW.json
 
 `measure` draws rows with a seed and saves their measurements, whose noise has none, so that two
 versions infer from the same files: FOLDER/SETTING.zip holds the releases of a setting with the
@@ -12,6 +13,10 @@ standard deviations of the first estimates away, that tests should reject. `infe
 limits at 95% and, of every eighth release, at 50% and 99%, p-values and CPU seconds; failures are
 kept as text. Both leave alone what is there. `--only` takes beginnings of names of settings
 (`interval_settings.py`).
+
+`page` prints a row for every analysis, as in docs/explanation/inference/widths.md: limits for the
+population, or the first that there are, with the least coverage of several terms and the width of
+the first; the largest level and the first power of their tests.
 
 `compare` prints a row for every term and kind of limits, and FAIL where
 
@@ -332,12 +337,52 @@ def table(new, old=None):
     print("\n".join(f"FAIL {text}" for text in fails) or "nothing fails")
 
 
+def page(new, old):
+    """Print a row for every analysis, before and after."""
+    took, formerly, rows, before = cpu_of(new), cpu_of(old), rows_of(new), rows_of(old)
+    kinds = defaultdict(list)
+    for key in rows:
+        kinds[key[0], key[1]].append(key)
+    lines = []
+    for ask, keys in kinds.items():
+        about = next((a for *_, a in keys if a == "population"), keys[0][3])
+        cells = []
+        for of, time_taken in ((before, formerly), (rows, took)):
+            found = [of[key] for key in keys if key[3] in (about, NO_LIMITS) and key in of]
+            if not found:
+                cells.append([""] * 6)
+                continue
+            levels = [np.mean(row.null <= 0.05) for row in found if len(row.null)]
+            powers = [np.mean(row.false <= 0.05) for row in found if len(row.false)]
+            endless = np.mean(np.isinf(found[0].widths)) if len(found[0].widths) else 0
+            cells.append([
+                short(min(row.coverage for row in found)), f"{found[0].width:.3g}",
+                short(endless) if endless else "", short(max(levels, default=np.nan)),
+                short(next(iter(powers), np.nan)), f"{1000 * time_taken.get(ask, np.nan):.0f}",
+            ])  # fmt: skip
+        pairs = [
+            new if new == old else f"{old or '-'}, {new or '-'}"
+            for old, new in zip(*cells, strict=True)
+        ]
+        lines.append([*ask, *pairs])
+    head = ("setting", "analysis", "coverage", "width", "without an end", "level", "power",
+            "CPU ms")  # fmt: skip
+    print(markdown(head, lines))
+
+
+def short(rate):
+    """A rate with two digits, as on the page."""
+    return "" if np.isnan(rate) else f"{rate:.3f}".lstrip("0") if rate < 1 else "1"
+
+
 def main():
-    places = {"work": ("measure", "infer", "compare", "show"), "paths": [Path]}
+    places = {"work": ("measure", "infer", "compare", "show", "page"), "paths": [Path]}
     given = parsed(__doc__, places, releases=400, only=[str])
     if given.work in ("measure", "infer"):
         names = [name for name in SETTINGS if name.startswith(tuple(given.only or [""]))]
         {"measure": measure, "infer": infer}[given.work](*given.paths, names, given.releases)
+    elif given.work == "page":
+        page(*(json.loads(path.read_text()) for path in reversed(given.paths)))
     else:
         table(*(json.loads(path.read_text()) for path in reversed(given.paths)))
 
