@@ -110,14 +110,17 @@ fraction <- function(text) {
   if (length(parts) == 2) parts[1] / parts[2] else parts[1]
 }
 
-# Measured blocks that answers come from: tables, residuals of tables, conditions, the row count.
+# Measured blocks that answers come from: tables, residuals of tables, conditions, sets of rows,
+# the row count. Sets of rows are a table over a column of their own, whose levels they are.
 sources_of <- function(release, blocks, answers) {
   found <- list()
   for (i in seq_along(blocks)) {
     plain <- blocks[[i]]
     if (!plain$role %in% c("family", "count") ||
-        !plain$kind %in% c("table", "residual", "condition")) next
-    names <- as.character(unlist(plain$columns))
+        !plain$kind %in% c("table", "residual", "condition", "partition") ||
+        isTRUE(plain$rotated)) next
+    sets <- plain$sets
+    names <- as.character(unlist(if (is.null(sets)) plain$columns else sets[[1]]$columns))
     shape <- vapply(names, function(name) release$columns[[name]]$bins, 0L)
     own <- answers[answers$block == i - 1, ]
     bound <- if (plain$kind == "residual") prod(shape - 1) else 1
@@ -129,6 +132,12 @@ sources_of <- function(release, blocks, answers) {
     if (plain$kind == "condition") {
       block$mask <- logical(prod(shape))
       block$mask[unlist(plain$cells) + 1] <- TRUE
+    }
+    if (plain$kind == "partition") {
+      block$of <- list(columns = names, shape = unname(shape))
+      block$sets <- lapply(sets, function(set) replace(logical(prod(shape)), unlist(set$cells) + 1, TRUE))
+      block$columns <- paste("sets of block", i)
+      block$shape <- length(sets)
     }
     found[[length(found) + 1]] <- block
   }
@@ -384,9 +393,15 @@ single_of <- function(release, wanted, shape) {
   members <- vector("list", count)
   signs <- rep(1, count)
   for (block in release$sources) {
-    if (block$kind == "residual" || !all(wanted$columns %in% block$columns)) next
+    held_by <- if (is.null(block$of)) block$columns else block$of$columns
+    if (block$kind == "residual" || !all(wanted$columns %in% held_by)) next
     sign <- 1
-    if (block$kind == "table") {
+    if (block$kind == "partition") {
+      if (table && length(wanted$columns)) next
+      inside <- if (table) rep(TRUE, block$shape) else sets_inside(block, wanted, shape)
+      if (is.null(inside)) next
+      cell <- ifelse(inside, 1, NA)
+    } else if (block$kind == "table") {
       cell <- margin_index(block, wanted$columns, shape)
       if (!table) {
         held <- wanted$mask[cell]
@@ -432,9 +447,25 @@ margin_index <- function(block, columns, shape) {
   index + 1
 }
 
+# Which sets of rows a condition is the union of; NULL if it is no union of some.
+sets_inside <- function(block, wanted, shape) {
+  held <- wanted$mask[margin_index(block$of, wanted$columns, shape)]
+  inside <- vapply(block$sets, function(set) any(set) && all(held[set]), TRUE)
+  if (!any(inside) || !identical(Reduce(`|`, block$sets[inside]), held)) return(NULL)
+  inside
+}
+
 combined_of <- function(release, wanted, shape, count) {
   tables <- Filter(function(block) block$kind != "condition", release$sources)
   if (!length(tables)) return(NULL)
+  if (!is.null(wanted$functions)) for (block in tables) {
+    if (block$kind != "partition" || !all(wanted$columns %in% block$of$columns)) next
+    inside <- sets_inside(block, wanted, shape)
+    if (is.null(inside)) next
+    wanted <- list(columns = block$columns, functions = matrix(as.numeric(inside), 1))
+    shape <- block$shape
+    break
+  }
   row_of <- function(f) {
     values <- if (is.null(wanted$functions)) replace(numeric(count), f, 1) else as.numeric(wanted$functions)
     row <- table_row(release, tables, wanted$columns, shape, values)
@@ -450,14 +481,19 @@ combined_of <- function(release, wanted, shape, count) {
   if (!fast && length(seen)) {
     at <- vapply(seen, `[[`, 0, "position")
     weights <- do.call(rbind, lapply(seen, `[[`, "row"))
-    scaled <- sweep(weights, 2, release$variances, `*`)
-    covariance <- scaled %*% t(weights) + diag(release$variances[at], length(at))
     own <- matrix(0, length(at), release$size)
     own[cbind(seq_along(at), at)] <- 1
-    surprise <- release$sums[at] - vapply(seen, `[[`, 0, "sum")
+    beyond <- own - weights  # of the noises in what conditions say beyond the tables
+    unit <- 1 / sqrt(pmax(as.vector(beyond^2 %*% release$variances), 1e-300))
+    beyond <- beyond * unit
+    surprise <- unit * (release$sums[at] - vapply(seen, `[[`, 0, "sum"))
+    scaled <- sweep(beyond, 2, release$variances, `*`)
+    spectrum <- eigen(scaled %*% t(beyond), symmetric = TRUE)
+    kept <- spectrum$values > 1e-10  # sets of rows may say one thing twice
+    basis <- sweep(spectrum$vectors[, kept, drop = FALSE], 2, sqrt(spectrum$values[kept]), `/`)
     update <- function(one) {
-      gain <- solve(covariance, scaled %*% one$row)
-      list(row = one$row + as.vector(t(gain) %*% (own - weights)), sum = one$sum + sum(gain * surprise))
+      gain <- -as.vector(basis %*% (t(basis) %*% (scaled %*% one$row)))
+      list(row = one$row + as.vector(gain %*% beyond), sum = one$sum + sum(gain * surprise))
     }
   } else update <- identity
   every <- lapply(seq_len(count), function(f) update(row_of(f)))
@@ -481,12 +517,16 @@ conditions_seen <- function(release, tables) {
   if (!is.null(release$kept$seen)) return(release$kept$seen)
   seen <- list()
   for (block in release$sources) {
-    if (block$kind != "condition") next
-    row <- table_row(release, tables, block$columns, block$shape, as.numeric(block$mask))
-    if (is.null(row)) next
-    level <- if (is.null(release$n)) 0 else release$n
-    seen[[length(seen) + 1]] <- list(position = block$start + 1, row = row,
-                                     sum = level * mean(block$mask) + sum(row * release$sums))
+    if (!block$kind %in% c("condition", "partition")) next
+    of <- if (is.null(block$of)) block else block$of
+    masks <- if (is.null(block$sets)) list(block$mask) else block$sets
+    for (k in seq_along(masks)) {
+      row <- table_row(release, tables, of$columns, of$shape, as.numeric(masks[[k]]))
+      if (is.null(row)) next
+      level <- if (is.null(release$n)) 0 else release$n
+      seen[[length(seen) + 1]] <- list(position = block$start + k, row = row,
+                                       sum = level * mean(masks[[k]]) + sum(row * release$sums))
+    }
   }
   release$kept$seen <- seen
   seen

@@ -65,7 +65,7 @@ _ROUNDING = 1e-6  # of a count
 
 @dataclass(frozen=True, eq=False)
 class JointCertificate:
-    """Intervals of the joint certificate for all measured functions, to which their own are cut.
+    """Intervals of the joint certificate for all test functions, to which their own are cut.
 
     At the same alpha it fails for one of them with a probability of about alpha over their number.
     The best combination of all answers at what is left of alpha, cut to it, is never wider than the
@@ -99,7 +99,7 @@ def joint_certificate(sources: Sources, alpha: float) -> JointCertificate:
 
 
 def places_of(sources: Sources, wanted: Block) -> Codes:
-    """Which measured function each of a block's is, (d,); -1 where it is none."""
+    """Which test function each of a block's is, (d,); -1 where it is none."""
     places, start = np.full(wanted.size, -1, dtype=np.int64), 0
     for block in sources.measurements.published.answering.blocks:
         derivation = block.derive(wanted, complements=False)

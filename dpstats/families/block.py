@@ -108,6 +108,11 @@ class Block(Cached, ABC):
         """Number of functions, d."""
 
     @property
+    def asked(self) -> int:
+        """Number of the first functions that are asked for, usually all."""
+        return self.size
+
+    @property
     @abstractmethod
     def ranges(self) -> tuple[Codes, Codes]:
         """Smallest and largest possible values, two (d,) int64 arrays."""

@@ -275,8 +275,8 @@ def joint_with_count(measurements: Measurements, laws: Sequence[LatticeLaw], alp
     """Bounds on noises of these laws, and last on that of the number of rows if it is not public.
 
     They hold jointly with probability 1 - alpha. The noise of a measured count is one more
-    independent one. That of a table's total is not: it gets alpha over the number of bounds, and
-    the others, which are independent, what is left (Bonferroni's inequality).
+    independent one. That of a total of cells or sets is not: it gets alpha over the number of
+    bounds, and the others, which are independent, what is left (Bonferroni's inequality).
     """
     count = measurements.rows.law
     if count is None:

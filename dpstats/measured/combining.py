@@ -1,6 +1,7 @@
 """Best linear unbiased combination of everything measured, with the exact law of its noise.
 
-Overlapping tables are combined by orthogonal residuals (`overlapping_tables`). One more update uses
+Overlapping tables are combined by orthogonal residuals (`overlapping_tables`), with sets of rows as
+tables over columns of their own. One more update uses
 separately measured conditions, cells that rules between columns make impossible, and public totals
 (docs/explanation/inference/zeros-and-totals.md). Other functions come from the measured block with
 the least variance.
@@ -284,44 +285,30 @@ class Sources(Cached):
             if isinstance(noisy.block, Table | Residual)
         ]
         tables += [
-            MeasuredTable(
-                (sets,), self.sums[start : start + sets.bins].astype(np.float64),
-                float(self.variances[start]), start,
-            )
-            for start, sets in self._partitions.items()
+            MeasuredTable((sets,), self.sums[start:][: block.size].astype(np.float64),
+                          float(self.variances[start]), start)
+            for start, block, sets in self._partitions
         ]  # fmt: skip
         return OverlappingTables(tables, self.n)
 
     @cached_property
-    def _partitions(self) -> dict[int, Column]:
-        """Partitions of all rows, by their first function, as columns with a level for each set."""
-        found, schema = dict[int, Column](), self.measurements.schema
+    def _partitions(self) -> list[tuple[int, Partition, Column]]:
+        """Partitions of all rows: first function, block, and a column with a level for each set."""
+        found, schema = list[tuple[int, Partition, Column]](), self.measurements.schema
         for noisy, start in zip(self.blocks, self.starts, strict=True):
             block = noisy.block
-            whole = isinstance(block, Partition) and block.derive(ROWS) is not None
-            if whole and schema.design is None:
+            if isinstance(block, Partition) and block.are_conditions(schema):
+                if block.derive(ROWS) is None:
+                    continue
                 name = f"sets of cells {start}"
                 while name in schema:
                     name += "'"
-                found[start] = Category(name, [str(i) for i in range(block.size)])
-        return found
-
-    @cached_property
-    def _conditions(self) -> dict[Indicator, int]:
-        """Measured conditions, those of partitions too, and the number of their function."""
-        found = dict[Indicator, int]()
-        for noisy, start in zip(self.blocks, self.starts, strict=True):
-            block = noisy.block
-            if isinstance(block, Indicator):
-                found[block] = start
-            elif start in self._partitions:
-                assert isinstance(block, Partition)
-                found |= zip(block.conditions, range(start, start + block.size), strict=True)
+                found.append((start, block, Category(name, list(map(str, range(block.size))))))
         return found
 
     @cached_property
     def rows(self) -> RowCount:
-        """The number of rows; where it was measured, also as the total of all tables."""
+        """The number of rows; where it was measured, also as the total of tables and sets."""
         k = self.measurements.rows_per_person
         if self.n is not None:
             return RowCount(float(self.n), rows_per_person=k)
@@ -482,7 +469,7 @@ class Sources(Cached):
                 return estimate
         if not small:
             return None
-        weighted = self._weighted(*self._functions_of(wanted))
+        weighted = self._weighted(*self._tabled(wanted))
         if weighted is None:
             return None
         rows, sums = weighted
@@ -508,13 +495,18 @@ class Sources(Cached):
             estimate.fix(exact, np.rint(sums) + 0.0)  # no -0
         return estimate
 
-    def _functions_of(self, wanted: Table | Indicator) -> tuple[tuple[Column, ...], Floats]:
-        """Columns, and a block's functions (d, bins...) of them; of a measured set its own."""
-        if isinstance(wanted, Indicator) and wanted in self._conditions:
-            at = self._conditions[wanted]
-            for start, sets in self._partitions.items():
-                if start <= at < start + sets.bins:
-                    return (sets,), np.eye(sets.bins)[[at - start]]
+    def _conditions_of(self, block: Block) -> tuple[Indicator, ...]:
+        """The conditions that a block measures."""
+        if isinstance(block, Partition) and block.are_conditions(self.measurements.schema):
+            return block.conditions
+        return (block,) if isinstance(block, Indicator) else ()
+
+    def _tabled(self, wanted: Table | Indicator) -> tuple[tuple[Column, ...], Floats]:
+        """Columns, and a block's functions (d, bins...) of them; of sets of rows if it follows."""
+        if isinstance(wanted, Indicator):
+            for _, block, sets in self._partitions:
+                if (derivation := block.derive(wanted)) is not None:
+                    return (sets,), (derivation.member == 0)[np.newaxis].astype(np.float64)
         return wanted.columns, _functions_of(wanted)
 
     def _combined_table(self, wanted: Table) -> BlockEstimate | None:
@@ -631,7 +623,7 @@ class Sources(Cached):
             i: {c.name for c in noisy.block.columns}
             for i, noisy in enumerate(self.blocks)
             if isinstance(noisy.block, Table | Residual | Indicator)
-            or self.starts[i] in self._partitions
+            or self._conditions_of(noisy.block)
         }
         if self.n is None:
             linked = set(own)
@@ -693,9 +685,8 @@ class Sources(Cached):
         seen = set[tuple[Column, ...]]()
         for i in linked:
             block, start = self.blocks[i].block, self.starts[i]
-            conditions = [(c, f) for c, f in self._conditions.items()
-                          if start <= f < start + block.size]  # fmt: skip
-            for condition, f in conditions:
+            conditions = self._conditions_of(block)
+            for f, condition in enumerate(conditions, start):
                 noisy = self.sums[[f]].astype(np.float64)
                 add(condition.columns, _functions_of(condition), noisy, measured_by=f)
             if not conditions and block.columns not in seen and self.constraints != "none":

@@ -121,9 +121,9 @@ def residuals_cost(
 
 
 def with_conditions(blocks: Iterable[Block], schema: Schema) -> Iterator[Block]:
-    """Blocks with the conditions that are asked for in place of sets of rows of equal weight."""
+    """Blocks with the conditions that are asked for in place of sets of rows."""
     for block in blocks:
-        if isinstance(block, Partition) and schema.design is None:
+        if isinstance(block, Partition) and block.are_conditions(schema):
             yield from block.conditions[: block.asked]
         else:
             yield block
@@ -263,9 +263,8 @@ class Strategy(Cached):
     @cached_property
     def places(self) -> NDArray[np.intp]:
         """Numbers of the published functions in the family, if none follows from residuals."""
-        sizes = [(b.size, sum(one.size for one in with_conditions([b], self.schema)))
-                 for b in self.family.blocks]  # fmt: skip
-        return np.flatnonzero(np.concatenate([np.arange(size) < some for size, some in sizes]))
+        asked = [np.arange(block.size) < block.asked for block in self.family.blocks]
+        return np.flatnonzero(np.concatenate(asked))
 
     @property
     def columns(self) -> Schema:

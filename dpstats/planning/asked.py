@@ -200,7 +200,8 @@ def _check_families(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]
     if not analyses:
         raise edited("asks for no analysis")
     blocks, asked = strategy.published.blocks, []
-    published, measured = BlockIndex(blocks), BlockIndex(strategy.family.blocks)
+    of_family = strategy.family.blocks
+    published, measured = BlockIndex((*blocks, *of_family)), BlockIndex(of_family)
     for name, analysis in analyses.items():
         sources = published if combines(analysis, strategy.schema) else measured
         for wanted in blocks_asked(analysis, strategy.schema):
@@ -211,7 +212,7 @@ def _check_families(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]
             if not follows.all():
                 lacking = excerpt(wanted.names[int(np.argmin(follows))])
                 raise edited(f"does not measure {lacking}, which analysis {name!r} needs")
-    for block, times in Counter((*strategy.tables, *strategy.family.blocks)).items():
+    for block, times in Counter(blocks).items():
         if times > 1:
             raise edited(f"measures {excerpt(block.names[0])} twice")
     others = [block for block in blocks if not any(map(block.settles, asked))]

@@ -104,8 +104,7 @@ class Split:
     def _optimal(self, block: Block, weight: float = 1) -> Fraction:
         price = relative_price([block], self.budget, self.neighbours)
         squared = price if self.budget.noise == "gaussian" else price**2
-        asked = block.asked if isinstance(block, Partition) else block.size
-        return self._least(Fraction(weight) * asked * squared)
+        return self._least(Fraction(weight) * block.asked * squared)
 
     def _least(self, squared: Fraction) -> Fraction:
         """Part that a block spends, up to a factor, by its weighted squared sensitivities."""
@@ -193,12 +192,14 @@ def divide(
     what their combined answers make best, and share it for the least noise in these. A table that
     some analysis needs as it was measured is left out of this.
     """
-    family = _merged(rule, schema)
+    every = (block for blocks in rule.asked.values() for block in blocks)
+    wanted = sorted(every, key=lambda block: isinstance(block, PersonProducts))  # these last
+    family = _merged(rule, wanted, whole=schema.design is not None)
     combined = {name for name, analysis in analyses.items() if combines(analysis, schema)}
     together = _combined_tables(rule, combined, family) if weights != "equal" else []
     hidden = rule.neighbours.unit == "add_remove" and schema.design is None
     if hidden and not together:  # overlapping tables know the number of rows well
-        family = Family(tuple(with_other_rows(family.blocks)))
+        family = _merged(rule, with_other_rows(family.blocks))
     multipliers = _beside_the_count(rule, family.blocks)
     planned = list(map(PlannedBlock, family.blocks, multipliers))
     count = _paid_for_count(rule, family.blocks)
@@ -253,17 +254,14 @@ def _combined_tables(rule: Split, combined: Container[str], family: Family) -> l
     ]
 
 
-def _merged(rule: Split, schema: Schema) -> Family:
-    """The blocks of all analyses, merged under the noise that the rule would give."""
+def _merged(rule: Split, wanted: Iterable[Block], *, whole: bool = False) -> Family:
+    """Blocks merged under the noise that the rule would give; see `merge`."""
 
     def variances(blocks: Sequence[Block], chosen: Sequence[int]) -> list[float]:
         scales = map(rule.budget.natural_scale, _beside_the_count(rule, blocks, chosen))
         return [rule.budget.law(scale).variance for scale in scales]
 
-    every = (block for blocks in rule.asked.values() for block in blocks)
-    wanted = sorted(every, key=lambda block: isinstance(block, PersonProducts))  # these last
-    surveyed = schema.design is not None
-    return merge(wanted, variances, complements=rule.complements, whole=surveyed)
+    return merge(wanted, variances, complements=rule.complements, whole=whole)
 
 
 def _beside_the_count(
@@ -286,7 +284,7 @@ def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
 
 
 def _least_count(rule: Split, planned: Sequence[PlannedBlock], fair: Fraction) -> Fraction:
-    """Least part for the number of rows, where it is also the total of measured tables.
+    """Least part for the number of rows, where it is also the total of tables or sets of rows.
 
     With less than the `fair` part all blocks get more. A share p of the rows has the noise of its
     sum less p times that of the number of rows: from independent measurements, of variance v + p^2

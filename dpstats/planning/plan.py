@@ -752,7 +752,8 @@ def plan(
     allocation : {"equal", "optimal"}
         Without shares: equal noise on every test function in natural units, as in BL24, or the
         least sum of the noise variances, those of tables as in `weights`. A measured number of rows
-        gets what it would in an equal split; less where it is the total of a table, down to 1%.
+        gets what it would in an equal split; less where it is the total of a table, or of
+        conditions and all other rows, down to 1%.
     weights : {"balanced", "cells", "max", "equal"}
         How tables with common columns share what they get together, for the least noise in their
         combined answers: the sum of the variances of all cells, every table weighted by its number

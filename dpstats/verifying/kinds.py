@@ -201,6 +201,9 @@ def _partition(plain: Plain, columns: Columns) -> Block:
     """Counts of sets of cells; of two sets perhaps of both, and of the first less the second."""
     groups = [_group(one, columns) for one in plain["sets"]]
     block = multiply(plain, columns, [], groups)
+    held = sum(len(group.cells) for group in groups)
+    whole = math.prod(column.bins for column in block.columns)
+    refuse("rest" in plain and held < whole, "has a last set of other rows than all that are left")
     if "rotated" not in plain:
         return block
     refuse(len(groups) != 2, "has other than two sets of cells that are rotated")

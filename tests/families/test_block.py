@@ -1,11 +1,14 @@
 """Families: what follows from what, merging without loss, and plain data."""
 
 import inspect
+from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpstats.errors import RequestError
 from dpstats.families import KINDS, block_from_dict, is_library_block
 from dpstats.families.block import Block, Family
 from dpstats.families.merging import BlockIndex, merge, with_other_rows
@@ -147,6 +150,16 @@ def test_conditions_become_sets_of_all_rows():
     assert [(block.kind, block.size) for block in every] == [
         ("table", 3), ("partition", 2), ("partition", 2), ("partition", 2)
     ]  # fmt: skip
+
+
+def test_the_last_set_holds_all_rows_that_are_left():
+    [sets] = with_other_rows([Cells.condition(SCHEMA, "region == 'north'")])
+    plain = sets.to_dict()
+    plain["sets"][1]["cells"].pop()
+    with pytest.raises(RequestError, match="holds not all"):
+        block_from_dict(plain, SCHEMA)
+    with pytest.raises(RequestError, match="union and the difference"):
+        replace(sets, rotated=True)
 
 
 @given(wanted=st.lists(blocks, min_size=1, max_size=5))

@@ -139,7 +139,7 @@ def test_cells_of_overlapping_tables_have_uniforms_of_their_own():
 
 
 def test_answers_come_with_the_number_of_rows_where_it_is_not_public():
-    """And a complement follows from it only where it is public."""
+    """And a complement follows from a condition and it only where it is public."""
     asked = {"t": dps.Marginals(["tall"], 1), "p": dps.Proportion("region == 'east'")}
     public, private = (
         dps.measure(dps.plan(SCHEMA, asked, budget=PureDP(1), unit=unit), frame())

@@ -93,15 +93,26 @@ def least_variances(sources, wanted):
 
 ALONE = ASKED | {"f": dps.Marginals(["sex", "area"])}, dps.PureDP(1)
 RESIDUALS = {"t": dps.Marginals(["age", "marital", "sex", "town"])}, dps.ZCDP(0.1)
+OF_A_TABLE = dps.Proportion("not (sex == 'f' and town == 'a')")  # of its cells all but one
+CONDITIONS = ["sex == 'm' and age < 65", "not (sex == 'm' and age < 65)", "marital == 'widowed'",
+              "sex == 'f' and marital != 'widowed'"]  # fmt: skip
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize(("asked", "budget"), [ALONE, RESIDUALS])
-def test_answers_have_the_least_variance(asked, budget, unit):
-    plan = dps.plan(SCHEMA, asked, budget=budget, unit=unit)
+@pytest.mark.parametrize(
+    ("asked", "budget", "unit", "weights"),
+    [*((*case, unit, None) for case in (ALONE, RESIDUALS) for unit in ("replace", "add_remove")),
+     (ALONE[0] | {"g": OF_A_TABLE}, ALONE[1], "add_remove", "equal")],
+)  # fmt: skip
+def test_answers_have_the_least_variance(asked, budget, unit, weights):
+    """Of cells; of conditions too, which with equal weights are measured with all other rows."""
+    plan = dps.plan(SCHEMA, asked, budget=budget, unit=unit, weights=weights)
+    kinds = [planned.block.kind for planned in plan.strategy.measured]
+    assert ("partition" in kinds) == (weights == "equal")
     assert bool(plan.strategy.tables) == (asked is RESIDUALS[0])
     measurements = dps.measure(plan, ROWS_OF_TABLE)
     blocks = [dps.Cells.table(SCHEMA, names) for names in WANTED]
+    if weights == "equal":
+        blocks += [dps.Cells.condition(SCHEMA, text) for text in CONDITIONS]
     every = {known: Sources(measurements, known) for known in ("none", "rules", "totals")}
     wanted = {known: least_variances(sources, blocks) for known, sources in every.items()}
     if unit == "add_remove":  # the number of rows follows from tables, whatever is known

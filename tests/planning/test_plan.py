@@ -146,6 +146,16 @@ def test_a_condition_is_measured_with_all_other_rows_where_the_number_of_rows_is
     assert plan.strategy.measured[0].multiplier == Fraction(100, 99)
 
 
+def test_a_share_is_for_the_sets_that_a_condition_is_among(schema):
+    """Though it follows from those of a group too."""
+    asked = {"a": NORTH, "b": dps.Proportion("smoker == 'yes'", given="region == 'north'")}
+    shares = {"a": 3, "b": 1}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1), unit="add_remove", shares=shares)
+    parts = dict(zip((p.block.size for p in plan.strategy.measured),
+                     spent(plan, plan.strategy.measured), strict=True))  # fmt: skip
+    assert parts[2] == 3 * parts[3]
+
+
 def test_an_optimal_split_follows_the_rule_of_lagrange(schema):
     """A condition (d = 1, D = 1) and a table of three cells (d = 3, D1 = D2 = 2)."""
     asked = {"c": dps.Proportion("age >= 65"), "t": REGION}
@@ -153,6 +163,10 @@ def test_an_optimal_split_follows_the_rule_of_lagrange(schema):
         plan = dps.plan(schema, asked, budget=budget, allocation="optimal")
         costs = dict(zip((p.block.size for p in plan.blocks), spent(plan), strict=True))
         assert float(costs[3] / costs[1]) == pytest.approx(ratio, rel=1e-4)
+    for budget, ratio in ((dps.PureDP(1), 3 ** (1 / 3)), (dps.ZCDP(1), 3 ** (1 / 2))):
+        plan = dps.plan(schema, asked, budget=budget, allocation="optimal", unit="add_remove")
+        table, condition = spent(plan, plan.strategy.measured)  # beside all other rows: D = 1 each
+        assert float(table / condition) == pytest.approx(ratio, rel=1e-4)
 
 
 def test_an_edited_plan_that_does_not_measure_what_its_reference_needs_is_refused(schema):

@@ -63,6 +63,7 @@ CASES = {
     "overlapping": (OVERLAPPING, dps.PureDP(1), "replace"),
     "residuals": (OVERLAPPING, dps.ApproxDP(0.5, 1e-8), "replace"),
     "measured n, residuals": (PAIRS, dps.ZCDP(0.05), "add_remove"),
+    "measured n, sets of rows": (SIMPLE, dps.PureDP(1), "add_remove"),
 }
 
 

@@ -37,17 +37,17 @@ class DistributionIntervals(Intervals, Cached):
     ranges: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     answers: Answers  # rows below each edge
-    edges: Intervals  # of the shares of these rows, one at each edge
+    shares: Intervals  # of these rows, one at each edge
     whole: Answers | None = None  # the same and then the rows of a group, which are not all
     rng: np.random.Generator | int = field(default=0, compare=False)  # of simulated bands
 
     def __len__(self) -> int:
-        return len(self.edges)
+        return len(self.shares)
 
     @property
     def least_pvalue(self) -> float:
         """Error that a p-value spends on the number of rows."""
-        return self.edges.least_pvalue
+        return self.shares.least_pvalue
 
     @property
     def estimate(self) -> Floats:
@@ -76,11 +76,13 @@ class DistributionIntervals(Intervals, Cached):
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays, computed once."""
-        return self._once((alpha, target), lambda: self.edges.noise_aware(alpha, target))
+        return self._once((alpha, target), lambda: self.shares.noise_aware(alpha, target))
 
     def certified(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays, computed once."""
-        return self._once(("certified", alpha, target), lambda: self.edges.certified(alpha, target))
+        return self._once(
+            ("certified", alpha, target), lambda: self.shares.certified(alpha, target)
+        )
 
     def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays, of a band; by bounds if an error is too small to simulate."""
@@ -122,18 +124,18 @@ class DistributionIntervals(Intervals, Cached):
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that F at each edge equals `value`."""
-        return self.edges.pvalues(value, alternative)
+        return self.shares.pvalues(value, alternative)
 
     def pvalue_at(
         self, edge: int, value: float, alternative: Alternative, *, of_limit: bool
     ) -> float:
         """One-sided p-value at one edge; if asked for, dual to a limit of a two-sided interval."""
-        own = self.edges.subset(slice(edge, edge + 1))
+        own = self.shares.subset(slice(edge, edge + 1))
         return float((own.pvalues_of_limit if of_limit else own.pvalues)(value, alternative)[0])
 
     def subset(self, chosen: slice) -> Intervals:
         """Limits at some of the edges."""
-        return self.edges.subset(chosen)
+        return self.shares.subset(chosen)
 
 
 def _bounded_width(answers: Answers, alpha: float, n: int, rng: np.random.Generator) -> float:

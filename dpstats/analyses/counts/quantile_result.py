@@ -14,6 +14,7 @@ from dpstats.checks import Alternative, Method, Target, check_interval
 from dpstats.corrected.means import wasserstein_bound
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Ends, Intervals
+from dpstats.inference.simulation import make_generator
 from dpstats.results.estimates import EstimateResult
 from dpstats.schema import Number
 
@@ -208,7 +209,7 @@ class QuantileResult(EstimateResult):
         Raises
         ------
         RequestError
-            If an option is not known.
+            If an option is not known, or `rng` is no seed.
 
         References
         ----------
@@ -218,6 +219,7 @@ class QuantileResult(EstimateResult):
         import pandas as pd
 
         check_interval(alpha, method, target)
+        make_generator(rng)  # refuses what is no seed
         intervals = self.intervals
         assert isinstance(intervals, QuantileIntervals)
         low, high = intervals.distribution.conf_int(alpha, method, target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
@@ -79,7 +80,7 @@ class PersonVariance(MeanSampling):
         places = tuple((2 * g + low, 2 * g + high) for g in groups)
         return cls(found, places, values, found.rows.rows_per_person)
 
-    @property
+    @cached_property
     def _forms(self) -> PersonForms:
         return PersonForms(self.products)
 

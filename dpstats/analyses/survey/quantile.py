@@ -101,16 +101,16 @@ def shares_of(below: Estimand, release: ReleaseView) -> Estimates:
 class WeightedDistribution(DistributionIntervals):
     """The weighted distribution function, whose limits are Student's."""
 
-    edges: DesignIntervals
+    shares: DesignIntervals
 
     @property
     def _part(self) -> Estimates:
-        return self.edges.parts[0]
+        return self.shares.parts[0]
 
     @property
     def estimate(self) -> Floats:
         """(d,) noisy F at the edges."""
-        return self.edges.estimate
+        return self.shares.estimate
 
     def variances(self, weights: Floats, probability: float) -> tuple[float, float]:
         """Sampling and privacy variance of a combination (d + 2,) of F, whose value is given."""

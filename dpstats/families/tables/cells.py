@@ -461,8 +461,12 @@ class Partition(Block):
 
     @property
     def asked(self) -> int:
-        """Number of the sets that are asked for."""
+        """Number of the sets but that of all other rows."""
         return self.size - self.rest
+
+    def are_conditions(self, schema: Schema) -> bool:
+        """True if the sets stand for conditions: those of a survey are totals of weights."""
+        return schema.design is None and not self.rotated
 
     @cached_property
     def conditions(self) -> tuple[Indicator, ...]:

@@ -71,11 +71,11 @@ def test_runs_stop_at_the_first_edge_that_is_not_rejected(fitted):
     result = fitted(dps.Quantile("age"), dps.PureDP(5))
     intervals = result.intervals
     for end, edge, share in ((0, -1, 0.1), (1, 0, 0.9)):  # the last and the first edge
-        edges = intervals.distribution.edges
-        sums = edges.answers.sums.copy()
-        sums[edge] = share * edges.answers.n
-        moved = replace(edges, answers=replace(edges.answers, sums=sums))
-        odd = replace(intervals, distribution=replace(intervals.distribution, edges=moved))
+        shares = intervals.distribution.shares
+        sums = shares.answers.sums.copy()
+        sums[edge] = share * shares.answers.n
+        moved = replace(shares, answers=replace(shares.answers, sums=sums))
+        odd = replace(intervals, distribution=replace(intervals.distribution, shares=moved))
         found, wanted = (i.noise_aware(0.05, "population")[end] for i in (odd, intervals))
         assert found == wanted
 

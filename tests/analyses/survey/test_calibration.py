@@ -113,7 +113,7 @@ def test_edges_beside_a_known_share_keep_their_sampling_error(surveyed):
         design = surveyed.design(total=whole, high=8_000)
         schema = dps.Schema([column], design=design, totals=totals)
         result = surveyed.release(dps.Quantile("income"), schema).infer("x")
-        variances.append(np.diag(result.intervals.distribution.edges.parts[0].sampling_covariance))
+        variances.append(np.diag(result.intervals.distribution.shares.parts[0].sampling_covariance))
     at = np.isin(np.arange(5, 100, 5), edges)
     plain, fitted = variances
     np.testing.assert_allclose(fitted[at], 0, atol=1e-12 * plain.max())

@@ -43,7 +43,7 @@ def test_distribution_function_is_that_of_svymean(surveyed, all_contrasts, resul
     se = np.sqrt(np.diag(cov))
     for name, side in (("low", -1), ("high", 1)):
         np.testing.assert_allclose(frame[name], np.clip(params + side * t * se, 0, 1), atol=1e-7)
-    part = result.intervals.distribution.edges.parts[0]
+    part = result.intervals.distribution.shares.parts[0]
     found, scale = part.sampling_covariance, np.outer(se, se)
     np.testing.assert_allclose(found / scale, cov / scale, atol=1e-7)
     ratio = stats.t.ppf(1 - 0.025 / len(edges), surveyed.df) / t
@@ -90,9 +90,9 @@ def test_domains_keep_the_design(surveyed, all_contrasts, result_of):
 def test_many_bins_take_the_design_effect_of_the_nearest_of_four(all_contrasts, result_of):
     """Of 20 bins of 5: sets end at 25, 50 and 75."""
     result = result_of(income(range(5, 100, 5)))
-    part = result.intervals.distribution.edges.parts[0]
+    part = result.intervals.distribution.shares.parts[0]
     assert part.nearest.tolist() == [0] * 7 + [1] * 5 + [2] * 7
-    coarse = result_of(income([25, 50, 75])).intervals.distribution.edges.parts[0]
+    coarse = result_of(income([25, 50, 75])).intervals.distribution.shares.parts[0]
     effects = np.diag(coarse.sampling_covariance) / (coarse.params * (1 - coarse.params))
     expected = effects[part.nearest] * part.params * (1 - part.params)
     np.testing.assert_allclose(np.diag(part.sampling_covariance), expected, rtol=1e-6)
@@ -188,7 +188,7 @@ def test_a_design_effect_serves_without_contrasts(surveyed):
     part = (
         surveyed.release(dps.Quantile("income"), schema)
         .infer("x")
-        .intervals.distribution.edges.parts[0]
+        .intervals.distribution.shares.parts[0]
     )
     wanted = 2 * part.params * (1 - part.params) / len(surveyed.rows)
     np.testing.assert_allclose(np.diag(part.sampling_covariance), wanted, rtol=1e-6)
