@@ -27,12 +27,7 @@ _Width: TypeAlias = Callable[[Answers, float, int, np.random.Generator], float]
 
 @dataclass(frozen=True)
 class DistributionIntervals(Intervals, Cached):
-    """Limits of a distribution function F at d edges; all together, those of a band.
-
-    The band is noise-aware by the simulated quantile of the largest deviation of sampling (at the
-    fitted F, so approximate) plus noise, and certified by the bound of Dvoretzky, Kiefer and
-    Wolfowitz plus the simulated quantile of the largest noise. See `QuantileResult.distribution`.
-    """
+    """Limits of a distribution function F at d edges; all together, those of a band."""
 
     ranges: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
@@ -85,6 +80,39 @@ class DistributionIntervals(Intervals, Cached):
         )
 
     def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays, of a band by Bonferroni's inequality."""
+        return _increasing(*super().joint_noise_aware(alpha, target))
+
+    def joint_certified(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays, of a band by Bonferroni's inequality."""
+        return _increasing(*super().joint_certified(alpha, target))
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """P-values (d,) that F at each edge equals `value`."""
+        return self.shares.pvalues(value, alternative)
+
+    def pvalue_at(
+        self, edge: int, value: float, alternative: Alternative, *, of_limit: bool
+    ) -> float:
+        """One-sided p-value at one edge; if asked for, dual to a limit of a two-sided interval."""
+        own = self.shares.subset(slice(edge, edge + 1))
+        return float((own.pvalues_of_limit if of_limit else own.pvalues)(value, alternative)[0])
+
+    def subset(self, chosen: slice) -> Intervals:
+        """Limits at some of the edges."""
+        return self.shares.subset(chosen)
+
+
+@dataclass(frozen=True)
+class DistributionOfAllRows(DistributionIntervals):
+    """Limits of the distribution function of all rows; together, of a band of equal width.
+
+    The band is noise-aware by the simulated quantile of the largest deviation of sampling (at the
+    fitted F, so approximate) plus noise, and certified by the bound of Dvoretzky, Kiefer and
+    Wolfowitz plus the simulated quantile of the largest noise. See `QuantileResult.distribution`.
+    """
+
+    def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays, of a band; by bounds if an error is too small to simulate."""
         if target == "table":
             return self._band(self.answers, alpha, _noise_width)
@@ -103,9 +131,7 @@ class DistributionIntervals(Intervals, Cached):
         fewest, most = answers.rows.bounds(of_rows)
         reach = width(answers, alpha - of_rows, fewest, rng)
         sums = within_counts(answers.sums, answers.n)
-        # F increases, so running maxima and minima of the limits are valid too.
-        low = np.maximum.accumulate(sums / most - reach)
-        high = np.minimum.accumulate((sums / fewest + reach)[::-1])[::-1]
+        low, high = _increasing(sums / most - reach, sums / fewest + reach)
         return np.clip(low, 0, 1), np.clip(high, 0, 1)
 
     def _sampled_width(
@@ -122,20 +148,10 @@ class DistributionIntervals(Intervals, Cached):
 
         return _simulated(draw, alpha)
 
-    def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) that F at each edge equals `value`."""
-        return self.shares.pvalues(value, alternative)
 
-    def pvalue_at(
-        self, edge: int, value: float, alternative: Alternative, *, of_limit: bool
-    ) -> float:
-        """One-sided p-value at one edge; if asked for, dual to a limit of a two-sided interval."""
-        own = self.shares.subset(slice(edge, edge + 1))
-        return float((own.pvalues_of_limit if of_limit else own.pvalues)(value, alternative)[0])
-
-    def subset(self, chosen: slice) -> Intervals:
-        """Limits at some of the edges."""
-        return self.shares.subset(chosen)
+def _increasing(low: Floats, high: Floats) -> Ends:
+    """Running maxima and minima of joint limits (d,), which hold for what increases."""
+    return np.maximum.accumulate(low), np.minimum.accumulate(high[::-1])[::-1]
 
 
 def _bounded_width(answers: Answers, alpha: float, n: int, rng: np.random.Generator) -> float:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpstats.analyses.counts.distribution import DistributionIntervals
+from dpstats.analyses.counts.distribution import DistributionIntervals, DistributionOfAllRows
 from dpstats.analyses.counts.group_shares import GroupIntervals
 from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
 from dpstats.analyses.counts.quantile_result import QuantileIntervals, QuantileResult
@@ -142,7 +142,7 @@ class Quantile:
         blocks = self.answered(release.schema).blocks
         if self._group(release.schema) is None:
             answers = release.answers(blocks).with_totals
-            return DistributionIntervals(answers, ProportionIntervals(answers))
+            return DistributionOfAllRows(answers, ProportionIntervals(answers))
         edges = len(blocks) // 2
         below, above, every = blocks[:edges], blocks[edges:-1], blocks[-1]
         both = [block for pair in zip(below, above, strict=True) for block in pair]

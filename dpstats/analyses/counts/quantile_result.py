@@ -195,7 +195,8 @@ class QuantileResult(EstimateResult):
             deviation of sampling (at the fitted distribution, so approximate) plus noise, and
             certified by the bound of Dvoretzky, Kiefer and Wolfowitz [1]_ plus the simulated
             quantile of the largest noise. Errors below 0.0001 are not simulated: both bands then
-            have that bound and one on the noise.
+            have that bound and one on the noise. In a group, and with a survey design, the band
+            is the intervals at alpha over the number of edges (Bonferroni's inequality).
         rng : numpy Generator or int
             For the simulated quantiles; with an int, a release always gives the same band.
 

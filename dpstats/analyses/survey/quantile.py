@@ -22,7 +22,6 @@ from dpstats.analyses.survey.weighted import (
     design_notes,
 )
 from dpstats.arrays import Codes, Floats
-from dpstats.inference.intervals import Intervals
 from dpstats.measured.view import ReleaseView
 
 if TYPE_CHECKING:
@@ -135,9 +134,6 @@ class WeightedDistribution(DistributionIntervals):
             low[j] = least / max(least + largest, 1e-300)
             high[j] = most / (most + fewest) if most + fewest > 0 else 1.0
         return low, high
-
-    joint_noise_aware = Intervals.joint_noise_aware
-    joint_certified = Intervals.joint_certified
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -80,6 +80,19 @@ def test_runs_stop_at_the_first_edge_that_is_not_rejected(fitted):
         assert found == wanted
 
 
+def test_the_band_in_a_group_is_its_intervals_at_a_part_of_alpha(people, fitted):
+    """And increases with the edges, as what it is about does."""
+    for target, method in itertools.product(("population", "table"), ("noise_aware", "certified")):
+        result = fitted(dps.Quantile("age", 0.3, given="score >= 27"), dps.PureDP(0.5))
+        band = result.distribution(method=method, target=target)
+        parts = result.distribution(alpha=0.05 / len(EDGES), method=method, target=target)
+        low, high = band["band_low"], band["band_high"]
+        assert np.all(np.diff(low) >= 0)
+        assert np.all(np.diff(high) >= 0)
+        np.testing.assert_array_equal(low, np.maximum.accumulate(parts["low"]))
+        np.testing.assert_array_equal(high[::-1], np.minimum.accumulate(parts["high"][::-1]))
+
+
 def test_tests_agree_with_intervals(fitted):
     asked = dps.Quantile("age", 0.3), dps.Quantile("score")
     result, score = (fitted(one, dps.PureDP(0.5)) for one in asked)
