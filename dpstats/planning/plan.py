@@ -611,7 +611,8 @@ class Plan(HasStrategy):
         reference, own = self.reference, self.reference_block
         already = "" if self.start is None else f". Still to be spent: {self.spends}"
         paid = "" if own is None else f" for {counted(own.block.size, 'sum')} to place candidates"
-        summed = f"from {counted(self.family.size, 'sum')} " if self.strategy.tables else ""
+        derived = self.strategy.tables or self.family.size > self.published.size
+        summed = f"from {counted(self.family.size, 'sum')} " if derived else ""
         public, design = self.neighbours.counts_are_public, self.schema.design
         whole = design is not None and design.unit == self.person
         units = design.number_of_units if design is not None and whole else None
