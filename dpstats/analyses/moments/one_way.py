@@ -51,12 +51,15 @@ class OneWay:
         The p-value has the share for empty groups added, see `DeclaredLevels.pvalue`. With fewer
         than two groups it is 1, and there is no statistic.
         """
-        total = self.levels.pvalue(
-            lambda used: self._only(used).welch()[1] if used.sum() > 1 else None
-        )
+
+        def pvalue(some: NDArray[np.bool_]) -> float | None:
+            same = np.array_equal(some, self.levels.used)
+            return (self.used if same else self._only(some)).welch[1] if some.sum() > 1 else None
+
+        total = self.levels.pvalue(pvalue)
         if self.levels.used.sum() < 2:
             return np.nan, total, np.nan, np.nan
-        statistic, _, df_num, df_denom = self.used.welch()
+        statistic, _, df_num, df_denom = self.used.welch
         return statistic, total, df_num, df_denom
 
     @cached_property
@@ -106,6 +109,7 @@ class OneWay:
         centre = means @ self._weights / self._weights.sum()
         return np.asarray((means - centre[:, np.newaxis]) ** 2 @ self._weights)
 
+    @cached_property
     def welch(self) -> tuple[float, float, float, float]:
         """Welch's F test that all means are equal: statistic, p-value and degrees of freedom.
 

@@ -157,6 +157,6 @@ def test_the_noise_of_the_means_of_groups_is_no_effect():
     assert np.mean(drawn) == pytest.approx(true._sums_of_squares[0], abs=4 * error)
     # groups that do not vary have a statistic
     constant = one_way(np.zeros(3), np.zeros(3))
-    assert constant.welch()[:2] == (0, 1)
+    assert constant.welch[:2] == (0, 1)
     assert np.isnan(constant.eta_squared)
-    assert one_way(np.array([0.0, 0.1, 0.1]), np.zeros(3)).welch()[1] < 1e-6
+    assert one_way(np.array([0.0, 0.1, 0.1]), np.zeros(3)).welch[1] < 1e-6
