@@ -401,15 +401,18 @@ class DifferenceIntervals(Estimated):
     joint_certified = certified
 
     def subset(self, chosen: slice) -> DifferenceIntervals:
-        """Intervals of some of the measures."""
-        return replace(self, chosen=chosen)
+        """Intervals of some of the measures, from the same draws."""
+        some = replace(self, chosen=chosen)
+        some.__dict__.update(_drawn=self._drawn, _of_table=self._of_table)
+        return some
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that each measure equals `value`; nan where only others can."""
         possible = [-1 <= value <= 1, 0 <= value < np.inf, 0 <= value < np.inf]
-        pairs = zip(MEASURES, possible, strict=True)
-        found = [self.pvalue(one, value, alternative) if fits else np.nan for one, fits in pairs]
-        return np.array(found)[self.chosen]
+        pairs = zip(MEASURES[self.chosen], possible[self.chosen], strict=True)
+        return np.array([
+            self.pvalue(one, value, alternative) if fits else np.nan for one, fits in pairs
+        ])  # fmt: skip
 
     def pvalue(self, measure: Measure, value: float, alternative: Alternative) -> float:
         """P-value of one measure."""
