@@ -53,6 +53,8 @@ def test_equal_noise_or_shares_spend_the_budget_exactly(schema):
     asked = {"a": dps.Proportion("age >= 65"), "c": NORTH}
     plan = dps.plan(schema, asked, budget=dps.PureDP(1), unit="add_remove")
     assert {p.multiplier for p in plan.strategy.measured} == {Fraction(200, 99)}
+    plan = dps.plan(schema, {"m": dps.Mean("age")}, budget=dps.PureDP(1), unit="add_remove")
+    assert share_of_count(plan) == Fraction(1, 3)  # as much as for each of two sums
     plan = small_plan(schema, reference=dps.PerturbedHistogram(share=0.25), n=2000)
     assert plan.reference_block.multiplier == 8  # L1 of 2 at a quarter of epsilon = 1
     assert plan.cost() == 1
@@ -94,10 +96,9 @@ def test_a_share_is_for_the_blocks_that_answer(schema):
     asked = {
         "p": dps.Proportion("age >= 65"), "t": dps.Marginals(["age"], 1), "m": dps.Mean("age"),
     }  # fmt: skip
-    shares = {"p": 8, "t": 1, "m": 1}
-    plan = dps.plan(schema, asked, budget=dps.ZCDP(1), unit="add_remove", shares=shares)
+    plan = dps.plan(schema, asked, budget=dps.ZCDP(1), shares={"p": 3, "t": 5, "m": 1})
     table, mean = spent(plan)
-    assert table == 8 * mean
+    assert table == 5 * mean
 
 
 def test_the_first_stage_of_an_analysis_has_what_its_second_one_leaves(schema):
