@@ -263,7 +263,7 @@ class EigenIntervals(Intervals, Cached):
 
     @on_one_blas_thread
     def certified_sines(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
-        """The same for any data."""
+        """Bounds (k,) on these sines, and on those of the subspaces, for any data."""
         radius, _ = self.of_matrix.radii(alpha, target)
         values = self.values / self.covariance.correction
         return sine_bounds(values, radius)[: self.k], subspace_sines(values, radius)[: self.k]
